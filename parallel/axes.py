@@ -1,0 +1,33 @@
+"""The catalogue of logical axis names: a name that is not listed here does not exist."""
+
+from mistake import Mistake, nearest
+
+AXES: dict[str, str] = {
+    # Activations and batches.
+    "batch": "examples of the global batch",
+    "length": "positions of a sequence, on the query side",
+    "key_length": "positions of a sequence, on the key and value side of attention",
+    "predictions": "the positions of a sequence at which a masked LM predicts",
+    # Dimensions that weights and activations share.
+    "embed": "the model dimension (residual width)",
+    "mlp": "the hidden dimension of a feed-forward block",
+    "heads": "attention heads, on the query side",
+    "kv_heads": "attention heads, on the key and value side (1 for multi-query, fewer than heads for grouped-query)",
+    "head_dim": "the dimension of one attention head",
+    "vocab": "tokens of the vocabulary",
+    # Dimensions of weights alone.
+    "layers": "equal layers, stacked on a leading dimension and run as a scan",
+    "position": "rows of a learned position table",
+    "relative_buckets": "buckets of a relative position bias",
+    "token_type": "rows of a segment (token type) table",
+    "pooled": "output of the pooler over the first token",
+    "transformed": "output of the masked LM head's dense layer, before its norm",
+    "classes": "classes of a classifier",
+}
+
+
+def require(name: str, binding: str) -> None:
+    """Raises Mistake, beginning with `binding`, when `name` is not in the catalogue."""
+    if name not in AXES:
+        known = ", ".join(AXES)
+        raise Mistake(f"{binding}: {name!r} is not a logical axis. {nearest(name, AXES)} All: {known}.".replace("  ", " "))
