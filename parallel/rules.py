@@ -1,0 +1,86 @@
+"""Rules: which mesh axis each logical axis goes on, for weights, activations and optimizer state.
+
+    rules.weights     = {'embed': 'data', 'mlp': 'tensor', 'kv_heads?': 'tensor'}
+    rules.activations = {'batch': 'data', 'mlp': 'tensor'}
+
+A value is a mesh axis, a tuple of them, or None (replicated, said aloud). A name that ends in '?' may go unused, and falls back
+to replicated where the mesh does not divide a size, which --mode=explain lists; without it both are mistakes.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import gin
+
+from mistake import Mistake, nearest
+from parallel import axes
+
+Value = str | tuple[str, ...] | None
+KINDS = ("weights", "activations", "optimizer")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """One line of a rule table. binding: 'rules.weights'; place: where it was written, '' when not known."""
+
+    binding: str
+    name: str
+    mesh_axes: tuple[str, ...]
+    optional: bool
+    place: str
+
+    def __str__(self) -> str:
+        value = "None" if not self.mesh_axes else self.mesh_axes[0] if len(self.mesh_axes) == 1 else self.mesh_axes
+        return f"{self.binding}: {self.name!r} -> {value}" + (f" ({self.place})" if self.place else "")
+
+
+@gin.configurable("rules")
+class Rules:
+    """The rule tables of a model, or of a named part of it.
+
+    Args:
+      weights: for parameters.
+      activations: for activations and batches.
+      optimizer: changes to `weights` for optimizer slots; None is no change.
+    """
+
+    def __init__(self, weights: dict = gin.REQUIRED, activations: dict = gin.REQUIRED, optimizer: dict | None = None):
+        self.tables = {"weights": weights, "activations": activations, "optimizer": optimizer or {}}
+
+    def compile(self, mesh_axes: dict[str, int], origin: Callable[[str, str], str], scope: str = "") -> dict[str, dict[str, Rule]]:
+        """The checked tables: for each kind, the rule of each logical name. Raises Mistake listing all that is wrong.
+
+        origin: (binding, key) -> 'file:line', or ''. scope: the part these rules are for.
+        """
+        compiled, faults = {}, []
+        for kind, table in self.tables.items():
+            binding = f"{scope}/rules.{kind}" if scope else f"rules.{kind}"
+            compiled[kind] = {}
+            for key, value in table.items():
+                try:
+                    rule = _rule(binding, key, value, mesh_axes, origin(binding, key))
+                    if rule.name in compiled[kind]:
+                        raise Mistake(f"{binding}: {rule.name!r} is there twice, with and without '?'. Keep one.")
+                    compiled[kind][rule.name] = rule
+                except Mistake as mistake:
+                    place = origin(binding, key)
+                    faults.append(f"{mistake}" + (f" ({place})" if place else ""))
+        if faults:
+            raise Mistake("\n".join(faults))
+        compiled["optimizer"] = compiled["weights"] | compiled["optimizer"]
+        return compiled
+
+
+def _rule(binding: str, key: str, value: Value, mesh_axes: dict[str, int], place: str) -> Rule:
+    if not isinstance(key, str):
+        raise Mistake(f"{binding}: {key!r} is not a logical axis: a name in quotes is meant.")
+    name = key.removesuffix("?")
+    axes.require(name, binding)
+    values = () if value is None else (value,) if isinstance(value, str) else tuple(value)
+    for axis in values:
+        if axis not in mesh_axes:
+            known = ", ".join(mesh_axes)
+            raise Mistake(f"{binding}: {name!r} -> {axis!r}, which is not a mesh axis. {nearest(str(axis), mesh_axes)} mesh.axes has: {known}.")
+    if len(set(values)) != len(values):
+        raise Mistake(f"{binding}: {name!r} -> {values} names a mesh axis twice.")
+    return Rule(binding, name, values, key.endswith("?"), place)

@@ -1,0 +1,1 @@
+"""How a run goes: its configuration, state, step, checkpoints, loop and outputs."""

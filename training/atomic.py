@@ -1,0 +1,17 @@
+"""Writes a file as a whole or not at all."""
+
+import os
+from pathlib import Path
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Puts `content` in the place of `path`: at any moment, a kill included, the file is wholly the old or wholly the new one."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with open(partial, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,126 @@
+"""Checkpoints: the whole TrainState and what it takes to go on from it, written in the background and never half there (Orbax)."""
+
+import importlib.metadata
+import pathlib
+from typing import Any
+
+import gin
+import jax
+import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers as managers
+
+from mistake import Mistake
+from training.state import TrainState
+
+_VERSIONED = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain")
+
+
+@gin.configurable("checkpoint")
+class CheckpointPolicy:
+    """When checkpoints are written, and which are kept.
+
+    Args:
+      every: steps from one to the next; 0 writes only the last.
+      keep_last: how many of the newest are kept.
+      keep_every: those at multiples of it are kept for good; 0 keeps none so.
+      best: an evaluation's metric, such as 'loss'; a checkpoint follows each evaluation, and the `keep_best` best ones are kept.
+      best_mode: 'min' or 'max' of it is best.
+      skip_damaged: whether a run may go back over checkpoints that can't be read to the newest whole one.
+    """
+
+    def __init__(
+        self,
+        every: int = 1000,
+        keep_last: int = 3,
+        keep_every: int = 0,
+        best: str | None = None,
+        best_mode: str = "min",
+        keep_best: int = 1,
+        skip_damaged: bool = False,
+    ):
+        if best_mode not in ("min", "max"):
+            raise Mistake(f"checkpoint.best_mode: {best_mode!r} is neither 'min' nor 'max'.")
+        if keep_last < 1:
+            raise Mistake(f"checkpoint.keep_last: {keep_last}; at least one checkpoint is kept, or nothing could be resumed.")
+        self.every, self.best, self.skip_damaged = every, best, skip_damaged
+        policies: list[Any] = [managers.LatestN(keep_last)]
+        if keep_every:
+            policies.append(managers.EveryNSteps(keep_every))
+        if best:
+            policies.append(
+                managers.BestN(
+                    get_metric_fn=lambda metrics: metrics[best], reverse=best_mode == "min", n=keep_best, keep_checkpoints_without_metrics=False
+                )
+            )
+        self.preservation = managers.AnyPreservationPolicy(policies)
+
+
+class DamagedCheckpoint(Exception):
+    """A checkpoint that is there but can't be read. The message names it and says how to go on."""
+
+
+class Checkpoints:
+    """The checkpoints of one workdir. Use as a context manager: leaving it waits for what is still being written."""
+
+    def __init__(self, workdir: pathlib.Path, policy: CheckpointPolicy):
+        self.folder, self.policy = pathlib.Path(workdir).absolute() / "checkpoints", policy
+        # Every save is this class's own decision; a policy of Orbax's would let it skip one.
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=policy.preservation,
+            save_decision_policy=managers.FixedIntervalPolicy(1),
+            cleanup_tmp_directories=True,
+            enable_async_checkpointing=True,
+        )
+        self._manager = ocp.CheckpointManager(self.folder, options=options)
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self._manager.close()
+
+    @property
+    def steps(self) -> list[int]:
+        """Of the checkpoints that are there, oldest first."""
+        return sorted(self._manager.all_steps())
+
+    def save(self, step: int, state: TrainState, run: dict, metrics: dict[str, float] | None = None) -> None:
+        """Starts writing; returns when the state may be given up. `run`: JSON that `restore` gives back. Does nothing if `step` is there."""
+        if step in self.steps:
+            return
+        run = run | {"versions": {name: importlib.metadata.version(name) for name in _VERSIONED}}
+        items = ocp.args.Composite(state=ocp.args.StandardSave(state), run=ocp.args.JsonSave(run))
+        self._manager.save(step, args=items, metrics=metrics, force=True)
+
+    def wait(self) -> None:
+        """Returns when all that was started is on disk."""
+        self._manager.wait_until_finished()
+
+    def restore(self, abstract: TrainState, sharding: TrainState, step: int | None = None) -> tuple[TrainState, dict] | None:
+        """The newest checkpoint (or that of `step`) onto any mesh, with its `run`; None when there is none.
+
+        Raises DamagedCheckpoint for one that can't be read, unless the policy goes back over it.
+        """
+        target = jax.tree.map(lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), abstract, sharding)
+        candidates = self.steps[::-1] if step is None else [step]
+        for candidate in candidates:
+            try:
+                items = ocp.args.Composite(state=ocp.args.StandardRestore(target), run=ocp.args.JsonRestore())
+                restored = self._manager.restore(candidate, args=items)
+                return restored.state, restored.run
+            except Exception as error:  # Whatever a damaged file makes a reader raise.
+                if not self.policy.skip_damaged:
+                    raise DamagedCheckpoint(
+                        f"checkpoint {self.folder / str(candidate)} can't be read: {_first_line(error)}\n"
+                        f"It was left as it is. To go back to an earlier one: --gin.checkpoint.skip_damaged=True "
+                        f"(there are: {', '.join(map(str, self.steps))})."
+                    ) from error
+                print(f"checkpoint {self.folder / str(candidate)} can't be read ({_first_line(error)}); going back to an earlier one.")
+        if candidates:
+            raise DamagedCheckpoint(f"none of the checkpoints in {self.folder} can be read.")
+        return None
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"

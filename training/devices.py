@@ -1,0 +1,28 @@
+"""Which devices a run has: real ones, or CPU devices simulated on a laptop. Must be settled before JAX touches its backend."""
+
+import os
+
+import jax
+
+
+def simulate(num_devices: int, *, force: bool) -> None:
+    """Makes the CPU backend show `num_devices` devices; `force` uses it even where there are accelerators.
+
+    Devices that share few cores reach a collective far apart, so XLA's time-outs for that are raised.
+    """
+    flags = "--xla_cpu_collective_call_warn_stuck_timeout_seconds=120 --xla_cpu_collective_call_terminate_timeout_seconds=1200"
+    if "collective_call_terminate_timeout" not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+    if force:
+        jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", num_devices)
+
+
+def describe() -> str:
+    """What the run is on, for people: '8 simulated cpu devices on 2 cores', '4 x NVIDIA H100', ..."""
+    devices = jax.devices()
+    if devices[0].platform != "cpu":
+        return f"{len(devices)} x {devices[0].device_kind}"
+    if len(devices) == 1:
+        return f"1 CPU device, {os.cpu_count()} cores"
+    return f"{len(devices)} simulated CPU devices on {os.cpu_count()} cores"

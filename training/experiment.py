@@ -1,0 +1,64 @@
+"""What a gin file describes: an Experiment. Everything a run is made of, as plain values; nothing is allocated yet."""
+
+from typing import Any, Literal
+
+import gin
+
+from mistake import Mistake
+from training.batch import Batch
+
+
+@gin.configurable("experiment")
+class Experiment:
+    """One run.
+
+    Args:
+      model: an objective with its encoder, such as `@masked_lm()`.
+      data: a task, such as `@masked_lm_data()`.
+      optimizer: such as `@adamw()`.
+      steps: updates of the whole run.
+      seed: of parameters, data order and noise.
+      clip_norm: gradients are scaled down to this global norm; None leaves them.
+      ema_decay: an exponential moving average of the weights is kept, and evaluated; None keeps none.
+      non_finite: at a loss or gradient that is not finite, 'stop' keeps the state of that step for inspection and ends with 1;
+        'skip' leaves the weights as they were, counts it, and goes on.
+      init_from: a pretrained checkpoint (a folder as `python -m models.pretrained import` makes, or a Hugging Face one).
+      fresh: path patterns of the parameters that may start fresh although `init_from` is given.
+      log_every, eval_every: in steps; 0 evaluates at the end only.
+      eval_batch_size: None is the batch's.
+      stop_at_end_of_data: False repeats the data, shuffled anew each time; True ends the run with it.
+    """
+
+    def __init__(
+        self,
+        model: Any = gin.REQUIRED,
+        data: Any = gin.REQUIRED,
+        optimizer: Any = gin.REQUIRED,
+        steps: int = gin.REQUIRED,
+        seed: int = 0,
+        clip_norm: float | None = 1.0,
+        ema_decay: float | None = None,
+        non_finite: Literal["stop", "skip"] = "stop",
+        init_from: str | None = None,
+        fresh: tuple = ("head.*", "encoder.pooler.*"),
+        log_every: int = 10,
+        eval_every: int = 0,
+        eval_batch_size: int | None = None,
+        stop_at_end_of_data: bool = False,
+    ):
+        if steps < 1:
+            raise Mistake(f"experiment.steps: {steps}; a run has at least one.")
+        if log_every < 1:
+            raise Mistake(f"experiment.log_every: {log_every}; it must be at least 1.")
+        self.batch = Batch()
+        if self.batch.accumulation > 1 and getattr(model, "whole_batch", False):
+            raise Mistake("batch.accumulation: this objective compares every example of a batch with every other, so a batch can't be split. Use 1.")
+        self.model, self.data, self.optimizer = model, data, optimizer
+        self.steps, self.seed, self.clip_norm, self.ema_decay, self.non_finite = steps, seed, clip_norm, ema_decay, non_finite
+        self.init_from, self.fresh = init_from, tuple(fresh)
+        self.log_every, self.eval_every = log_every, eval_every
+        self.eval_batch_size = eval_batch_size or self.batch.size
+        self.stop_at_end_of_data = stop_at_end_of_data
+        vocabulary = getattr(getattr(model, "encoder", None), "vocab_size", None)
+        if vocabulary is not None and data.vocab_size > vocabulary:
+            raise Mistake(f"bert.vocab_size: {vocabulary}, and the data's tokenizer has {data.vocab_size} tokens. It must be at least that.")

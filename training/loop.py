@@ -1,0 +1,235 @@
+"""The loop of a training run: resume, step, log, evaluate, checkpoint, and end well however it ends."""
+
+import collections
+import contextlib
+import dataclasses
+import pathlib
+import time
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from data.loader import Loader
+from mistake import Mistake
+from models.pretrained import load_for_init
+from training import faults
+from training.checkpoint import CheckpointPolicy, Checkpoints
+from training.console import Moment, TrainingConsole
+from training.evaluate import evaluate
+from training.faults import RunFault, StopRequest
+from training.metrics import Sums, add, fetch, finish
+from training.program import Program
+from training.sinks import Sinks
+from training.state import TrainState
+from training.step import Batch
+
+# How far the host runs ahead of the devices: enough that they never wait for it, little enough that a queue doesn't pile up.
+_STEPS_AHEAD = 2
+# Of these the last step's value is shown, not the window's mean.
+_LAST = ("learning_rate",)
+
+
+@dataclasses.dataclass
+class Outcome:
+    """How training ended: exit status, steps done, and the last evaluation. fresh: parameters that did not come from init_from."""
+
+    status: int
+    step: int
+    state: TrainState
+    evaluation: dict[str, float]
+    compile_seconds: float | None
+    fresh: list[str]
+    skipped: int
+
+
+def train(program: Program, policy: CheckpointPolicy, workdir: pathlib.Path, config_text: str, console: TrainingConsole) -> Outcome:
+    """Trains to experiment.steps from the newest checkpoint in `workdir`, or from the start."""
+    experiment = program.experiment
+    with Checkpoints(workdir, policy) as checkpoints, StopRequest() as stop:
+        state, run, fresh = _start(program, checkpoints, console)
+        start = int(run["step"])
+        primary = jax.process_index() == 0
+        with Sinks(workdir, start_step=start, enabled=primary) as sinks, console:
+            loop = _Loop(program, policy, checkpoints, sinks, console, config_text, run.get("window", {}), workdir)
+            status = loop.run(state, start, stop)
+        return Outcome(status, loop.step, loop.state, loop.evaluation or run.get("evaluation", {}), loop.compile_seconds, fresh, loop.skipped)
+
+
+def _start(program: Program, checkpoints: Checkpoints, console: TrainingConsole) -> tuple[TrainState, dict, list[str]]:
+    """The state to start from, what the checkpoint says of its run, and which parameters are fresh although init_from is given."""
+    experiment = program.experiment
+    restored = checkpoints.restore(program.abstract_state, program.state_sharding)
+    if restored is not None:
+        state, run = restored
+        if run["step"] > experiment.steps:
+            raise Mistake(
+                f"experiment.steps: {experiment.steps}, and the checkpoint is at step {run['step']} already. Give more steps, or another workdir."
+            )
+        console.note(f"resumed from the checkpoint at step {run['step']:,}")
+        if run["step"] == experiment.steps:
+            console.note(f"experiment.steps is {experiment.steps:,}: nothing is left to train")
+        return state, run, []
+    state = program.fresh_state()
+    fresh: list[str] = []
+    if experiment.init_from is not None:
+        loaded, fresh, unused = load_for_init(experiment.init_from, program.declared, fresh=experiment.fresh)
+        placed = {path: jax.device_put(value, program.state_sharding.params[path]) for path, value in loaded.items()}
+        # EMA starts from the same weights; a copy of its own, since the step gives up each buffer.
+        ema = None if state.ema is None else state.ema | jax.tree.map(lambda x: x.copy(), placed)
+        state = dataclasses.replace(state, params=state.params | placed, ema=ema)
+        console.note(f"{len(loaded)} parameters from {experiment.init_from}; fresh: {', '.join(fresh) or 'none'}; not used: {', '.join(unused) or 'none'}")
+    return state, {"step": 0}, fresh
+
+
+class _Loop:
+    """One pass from a step to the end; see `train`."""
+
+    def __init__(self, program, policy, checkpoints, sinks, console, config_text, window: Sums, workdir):
+        self.program, self.policy, self.checkpoints = program, policy, checkpoints
+        self.sinks, self.console, self.config_text, self.workdir = sinks, console, config_text, workdir
+        self.window: Sums = {name: tuple(pair) for name, pair in window.items()}
+        # Steps whose sums are not on the host yet: (step, sums, batch). The batch is kept for inspection should it be at fault.
+        self.pending: collections.deque[tuple[int, Sums, Batch]] = collections.deque()
+        self.evaluation: dict[str, float] = {}
+        self.compile_seconds: float | None = None
+        self.skipped = 0
+
+    def run(self, state: TrainState, start: int, stop: StopRequest) -> int:
+        """Returns the exit status."""
+        experiment = self.program.experiment
+        self.state, self.step = state, start
+        size = experiment.batch.size
+        end = "stop" if experiment.stop_at_end_of_data else "repeat"
+        if start == experiment.steps:
+            return faults.DONE
+        loader = Loader(experiment.data, "train", size, experiment.seed, start_step=start, rows=self.program.rows(size), end=end, remainder="drop")
+        with loader:
+            self.clock = _Clock(loader, start)
+            self.console.status("compiling the training step")
+            for rows in loader:
+                batch = self.program.global_batch(rows, size)
+                self._compile(batch)
+                self.state, sums = self.program.train_step(self.state, batch)
+                self.step += 1
+                self.pending.append((self.step, sums, batch))
+                self._keep_pace()
+                last = self.step == experiment.steps
+                if self._due(experiment.eval_every) and not last:
+                    self._evaluate()
+                if self._due(self.policy.every) or (self.policy.best and self._due(experiment.eval_every)):
+                    self._checkpoint()
+                if stop.agreed():
+                    self._checkpoint()
+                    self.checkpoints.wait()
+                    self.console.note(f"stopped by SIGTERM; the checkpoint of step {self.step:,} is written")
+                    return faults.STOPPED
+                if last:
+                    break
+            else:
+                self.console.note(f"end of the data at step {self.step:,}")
+        self._drain()
+        self._evaluate()
+        self._checkpoint()
+        return faults.DONE
+
+    def _due(self, every: int) -> bool:
+        return bool(every) and self.step % every == 0
+
+    def _compile(self, batch: Batch) -> None:
+        if self.compile_seconds is None:
+            began = time.perf_counter()
+            with self.clock.paused():
+                self.program.compile_train_step(self.state, batch)
+            self.compile_seconds = time.perf_counter() - began
+
+    def _keep_pace(self) -> None:
+        """Waits until the devices are at most a few steps behind, and reads the sums of a finished window once the next step is under way."""
+        if len(self.pending) > _STEPS_AHEAD:
+            jax.block_until_ready(self.pending[-1 - _STEPS_AHEAD][1])
+        every = self.program.experiment.log_every
+        boundary = (self.step - 1) // every * every
+        if self.pending[0][0] <= boundary:
+            self._read(boundary)
+
+    def _drain(self) -> None:
+        """Reads all sums: nothing is pending afterwards."""
+        self._read(self.step)
+
+    def _read(self, until: int) -> None:
+        """Moves the sums of steps up to `until` into the window, which is written at each multiple of log_every, and at the last step."""
+        experiment = self.program.experiment
+        while self.pending and self.pending[0][0] <= until:
+            step, sums, batch = self.pending.popleft()
+            sums = fetch(sums)
+            if sums.pop("finite")[0] == 0:
+                self._not_finite(step, batch)
+                sums = {}
+            self.window = add(self.window, {name: pair for name, pair in sums.items() if name not in _LAST})
+            self.window |= {name: sums[name] for name in _LAST if name in sums}
+            if step % experiment.log_every == 0 or step == experiment.steps:
+                self._log(step)
+
+    def _log(self, step: int) -> None:
+        values = finish(self.window)
+        self.window = {}
+        if "loss" not in values:
+            return
+        seconds, wait = self.clock.lap(step)
+        rate = self.program.tokens_per_step / seconds
+        self.sinks.write(step, "train", values)
+        self.sinks.write_timings(step, {"step_seconds": seconds, "data_wait_seconds": wait, "tokens_per_second": rate})
+        self.console.train(Moment(step, values["loss"], values["learning_rate"], rate, seconds, min(wait / seconds, 1.0)))
+
+    def _not_finite(self, step: int, batch: Batch) -> None:
+        self.skipped += 1
+        if self.program.experiment.non_finite == "skip":
+            self.console.warn(f"step {step:,}: loss or gradients are not finite; the step was skipped ({self.skipped} so far)")
+            return
+        # The state halted itself: it is still the one that this step began with.
+        folder = self.workdir / f"fault_at_step_{step}"
+        with ocp.StandardCheckpointer() as writer:
+            writer.save(folder.absolute() / "state", self.state, force=True)
+        np.savez(folder / f"batch_{jax.process_index()}.npz", **{name: np.asarray(value.addressable_data(0)) for name, value in batch.items()})
+        raise RunFault(
+            f"step {step}: loss or gradients are not finite. The state that the step began with and its batch are in {folder}.\n"
+            "To leave such steps out and go on: --gin.experiment.non_finite=\"'skip'\"."
+        )
+
+    def _evaluate(self) -> None:
+        self._drain()
+        params = self.state.params if self.state.ema is None else self.state.ema
+        with self.clock.paused():
+            self.evaluation = evaluate(self.program, params)
+        if self.policy.best and self.policy.best not in self.evaluation:
+            raise Mistake(f"checkpoint.best: evaluation has no metric {self.policy.best!r}. It has: {', '.join(self.evaluation)}.")
+        self.sinks.write(self.step, "eval", self.evaluation)
+        self.console.evaluation(self.step, "eval", self.evaluation)
+
+    def _checkpoint(self) -> None:
+        self._drain()
+        run = {"step": self.step, "window": self.window, "mesh": self.program.layout.sizes, "config": self.config_text, "evaluation": self.evaluation}
+        self.checkpoints.save(self.step, self.state, run, self.evaluation or None)
+
+
+class _Clock:
+    """Seconds a step, and of them those spent waiting for data, since the last lap; what `paused` covers is left out."""
+
+    def __init__(self, loader: Loader, step: int):
+        self.loader, self.step = loader, step
+        self.began, self.waited = time.perf_counter(), loader.waited
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Time that is not training's: compiling, evaluation."""
+        paused = time.perf_counter()
+        yield
+        self.began += time.perf_counter() - paused
+
+    def lap(self, step: int) -> tuple[float, float]:
+        """(seconds a step, seconds of data wait a step)."""
+        now, waited = time.perf_counter(), self.loader.waited
+        steps = max(step - self.step, 1)
+        seconds, wait = (now - self.began) / steps, (waited - self.waited) / steps
+        self.began, self.waited, self.step = now, waited, step
+        return seconds, wait

@@ -1,0 +1,185 @@
+"""An experiment lowered onto a layout: where every piece of state goes, and the compiled functions that a run calls."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding
+
+from mistake import Mistake
+from parallel.annotate import activate
+from parallel.layout import Layout, Resolved
+from parallel.parameters import Params, bind, declared
+from parallel.randomness import Randomness
+from training.experiment import Experiment
+from training.optimizers import slot_names, slot_path
+from training.state import TrainState, fresh_state
+from training.step import Batch, gradients, make_train_step
+
+
+class Program:
+    """The experiment's functions under a layout. Building it resolves and checks every tensor, and allocates nothing.
+
+    Attributes:
+      declared: the model's parameters. abstract_state: shapes and dtypes of the TrainState.
+      parameters, slots, activations, inputs: what each tensor resolved to.
+    """
+
+    def __init__(self, experiment: Experiment, layout: Layout):
+        self.experiment, self.layout = experiment, layout
+        self.declared = declared(experiment.model)
+        self.optimizer = experiment.optimizer.build(self.declared)
+        make = functools.partial(fresh_state, self.declared, self.optimizer, experiment.seed, ema=experiment.ema_decay is not None)
+        self._fresh = make
+        self.abstract_state: TrainState = jax.eval_shape(make)
+        self.features = experiment.data.features()
+
+        self.parameters = [layout.resolve("weights", path, d.shape, d.names, d.dtype) for path, d in self.declared.items()]
+        self._slots = self._resolve_slots()
+        self._ema = None
+        if self.abstract_state.ema is not None:
+            self._ema = {path: layout.resolve("optimizer", f"ema:{path}", d.shape, d.names, d.dtype) for path, d in self.declared.items()}
+        self.slots = jax.tree.leaves((self._slots, self._ema))
+        self.inputs = self._resolve_batch(experiment.batch.size)
+        self._resolve_batch(experiment.batch.microbatch_size)
+        self._resolve_batch(experiment.eval_batch_size)
+        with layout.recording() as activations:
+            self._trace_abstractly()
+        self.activations = activations
+        layout.remat.check({activation.path.rpartition(".")[2] for activation in activations})
+        layout.check_used()
+
+    # Where things go.
+
+    def _resolve_slots(self):
+        names = slot_names(self.abstract_state.opt_state, self.declared)
+
+        def resolve(key_path, slot):
+            own = functools.reduce(_child, key_path, names)
+            return self.layout.resolve("optimizer", slot_path(key_path), slot.shape, own, slot.dtype)
+
+        return jax.tree_util.tree_map_with_path(resolve, self.abstract_state.opt_state)
+
+    def _resolve_batch(self, batch_size: int) -> list[Resolved]:
+        return [
+            self.layout.resolve("activations", f"batch.{name}", (batch_size, *f.shape), ("batch", *f.names), f.dtype)
+            for name, f in self.features.items()
+        ]
+
+    def abstract_batch(self, batch_size: int) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes and dtypes of a global batch."""
+        return {name: jax.ShapeDtypeStruct((batch_size, *f.shape), f.dtype) for name, f in self.features.items()}
+
+    @functools.cached_property
+    def state_sharding(self) -> TrainState:
+        """A TrainState of NamedShardings."""
+        place, whole = self.layout.sharding, self.layout.replicated()
+        params = {resolved.path: place(resolved) for resolved in self.parameters}
+        slots, ema = jax.tree.map(place, (self._slots, self._ema))
+        return TrainState(step=whole, params=params, opt_state=slots, ema=ema, skipped=whole, halted=whole)
+
+    @functools.cached_property
+    def batch_sharding(self) -> dict[str, NamedSharding]:
+        """Of each feature of a batch."""
+        return {resolved.path.removeprefix("batch."): self.layout.sharding(resolved) for resolved in self.inputs}
+
+    def rows(self, batch_size: int) -> slice:
+        """The rows of a global batch that this process's devices hold."""
+        sharding = next(iter(self.batch_sharding.values()))
+        name, feature = next(iter(self.features.items()))
+        held = [index[0] for index in sharding.addressable_devices_indices_map((batch_size, *feature.shape)).values()]
+        starts, stops = [s.start or 0 for s in held], [batch_size if s.stop is None else s.stop for s in held]
+        start, stop = min(starts), max(stops)
+        if sum({(a, b): b - a for a, b in zip(starts, stops, strict=True)}.values()) != stop - start:
+            raise Mistake(f"mesh.axes: the devices of process {jax.process_index()} hold rows of the batch that don't lie together ({name}).")
+        return slice(start, stop)
+
+    def global_batch(self, rows: dict[str, np.ndarray], batch_size: int) -> Batch:
+        """Global arrays of `batch_size` examples from the rows that this process holds."""
+        return {
+            name: jax.make_array_from_process_local_data(self.batch_sharding[name], value, (batch_size, *value.shape[1:]))
+            for name, value in rows.items()
+        }
+
+    # What runs.
+
+    def losses(self, params: Params, batch: Batch, randomness: Randomness | None):
+        """The objective's sums under this layout."""
+        with activate(self.layout):
+            return bind(self.experiment.model, params).losses(batch, randomness)
+
+    def _trace_abstractly(self) -> None:
+        batch = self.abstract_batch(self.experiment.batch.microbatch_size)
+        random = jax.eval_shape(lambda: Randomness.for_step(0, np.int32(0), self.experiment.batch.microbatch_size))
+        jax.eval_shape(self.losses, self.abstract_state.params, batch, random)
+
+    def fresh_state(self) -> TrainState:
+        """A new state, each piece made on the devices that hold it."""
+        return jax.jit(self._fresh, out_shardings=self.state_sharding)()
+
+    def train_step_function(self) -> Callable[[TrainState, Batch], tuple[TrainState, Any]]:
+        """The step, not yet compiled."""
+        e = self.experiment
+        return make_train_step(
+            self.losses,
+            self.optimizer,
+            seed=e.seed,
+            accumulation=e.batch.accumulation,
+            clip_norm=e.clip_norm,
+            ema_decay=e.ema_decay,
+            non_finite=e.non_finite,
+            rate=e.optimizer.rate,
+        )
+
+    @functools.cached_property
+    def train_step(self):
+        """(state, batch) -> (state, sums), compiled at the first call; the old state is given up to the new one."""
+        return jax.jit(
+            self.train_step_function(),
+            in_shardings=(self.state_sharding, self.batch_sharding),
+            out_shardings=(self.state_sharding, self.layout.replicated()),
+            donate_argnums=0,
+        )
+
+    def compile_train_step(self, state: TrainState, batch: Batch) -> None:
+        """Compiles the step ahead of its first call; from then on `train_step` is the compiled one."""
+        self.__dict__["train_step"] = self.train_step.lower(state, batch).compile()
+
+    @functools.cached_property
+    def eval_step(self):
+        """(params, batch) -> sums, without noise."""
+        in_shardings = (self.state_sharding.params, self.batch_sharding)
+        return jax.jit(lambda params, batch: self.losses(params, batch, None), in_shardings=in_shardings, out_shardings=self.layout.replicated())
+
+    @functools.cached_property
+    def gradient_step(self):
+        """(params, step, batch) -> (gradients, sums) as the train step computes them, before clipping."""
+        e = self.experiment
+
+        def step(params, step, batch):
+            randomness = Randomness.for_step(e.seed, step, e.batch.size)
+            return gradients(self.losses, params, batch, randomness, e.batch.accumulation)
+
+        whole = self.layout.replicated()
+        in_shardings = (self.state_sharding.params, whole, self.batch_sharding)
+        return jax.jit(step, in_shardings=in_shardings, out_shardings=(self.state_sharding.params, whole))
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements of all parameters."""
+        return sum(d.size for d in self.declared.values())
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Positions of a global batch, padding included (examples, where there is no length)."""
+        longest = max((math.prod(f.shape) for f in self.features.values() if "length" in f.names), default=1)
+        return self.experiment.batch.size * longest
+
+
+def _child(tree, key):
+    if isinstance(key, jax.tree_util.GetAttrKey):
+        return getattr(tree, key.name)
+    return tree[key.key if isinstance(key, jax.tree_util.DictKey) else key.idx]

@@ -1,0 +1,151 @@
+"""--mode=prove: the configuration is one program. On one device and on each of several meshes its losses and gradients agree."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import gin
+import jax
+import numpy as np
+import rich.console
+from rich import box
+from rich.table import Table
+
+from data.loader import Loader
+from training.metrics import fetch
+from training.program import Program
+
+# On one device, for the others to agree with.
+REFERENCE = "configs/parallel/single.gin"
+
+
+@gin.configurable("prove")
+class Proof:
+    """What is compared, and how closely.
+
+    Args:
+      layouts: gin files with a mesh and rules, each put on top of the configuration.
+      accumulations: each layout runs with each number of microbatches a step.
+      shrink: bindings that make the configuration small enough to run here, {'bert.num_layers': 2, ...}.
+      batch_size: examples a step.
+      steps: training steps whose losses are compared.
+      loss_tolerance: largest relative difference of a step's loss.
+      gradient_tolerance: largest difference of a parameter's gradient at the first step, relative to the norm of the reference's
+        (or to a thousandth of all parameters' together, where it is less: some are zero by nature, such as that of a key's bias,
+        which no softmax can see, and hold rounding only).
+    """
+
+    def __init__(
+        self,
+        layouts: Sequence[str] = (
+            "configs/parallel/data.gin",
+            "configs/parallel/fsdp.gin",
+            "configs/parallel/tensor.gin",
+            "configs/parallel/gspmd_2d.gin",
+        ),
+        accumulations: Sequence[int] = (1, 4),
+        shrink: dict | None = None,
+        batch_size: int = 32,
+        steps: int = 5,
+        loss_tolerance: float = 1e-5,
+        gradient_tolerance: float = 1e-4,
+    ):
+        self.layouts, self.accumulations, self.shrink = tuple(layouts), tuple(accumulations), dict(shrink or {})
+        self.batch_size, self.steps = batch_size, steps
+        self.loss_tolerance, self.gradient_tolerance = loss_tolerance, gradient_tolerance
+
+    def bindings(self, accumulation: int) -> list[str]:
+        """What is bound for one run of the comparison, as 'name=value'."""
+        own = {"batch.size": self.batch_size, "batch.accumulation": accumulation, "batch.microbatch_size": None}
+        return [f"{name}={value!r}" for name, value in (self.shrink | own).items()]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """What one layout computed: the loss of each step, and the first step's gradients by path, float32."""
+
+    losses: tuple[float, ...]
+    gradients: dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One layout against the reference. loss: largest relative difference; gradient: largest relative difference, of parameter `worst`."""
+
+    layout: str
+    mesh: dict[str, int]
+    accumulation: int
+    loss: float
+    gradient: float
+    worst: str
+    agrees: bool
+
+
+def run(program: Program, steps: int) -> Trace:
+    """The first `steps` steps of `program` on its data, noise included."""
+    experiment = program.experiment
+    size = experiment.batch.size
+    state, losses, first = program.fresh_state(), [], None
+    with Loader(experiment.data, "train", size, experiment.seed, rows=program.rows(size), end="repeat") as loader:
+        for _, rows in zip(range(steps), loader, strict=False):
+            batch = program.global_batch(rows, size)
+            if first is None:
+                gradients, _ = program.gradient_step(state.params, state.step, batch)
+                first = {path: np.asarray(value) for path, value in gradients.items()}
+            state, sums = program.train_step(state, batch)
+            total, weight = fetch(sums)["loss"]
+            losses.append(total / weight)
+    return Trace(tuple(losses), first)
+
+
+def prove(proof: Proof, build: Callable[[Sequence[str], Sequence[str]], Program], console: rich.console.Console) -> bool:
+    """Runs and compares all; prints the table. build(gin files, bindings) makes the program of the configuration with these on top.
+
+    Returns whether everything agreed.
+    """
+    reference, comparisons = None, []
+    for layout, accumulation in [(REFERENCE, 1)] + [(layout, n) for layout in (REFERENCE, *proof.layouts) for n in proof.accumulations]:
+        program = build([layout], proof.bindings(accumulation))
+        trace = run(program, proof.steps)
+        reference = reference or trace
+        comparisons.append(_compare(proof, layout, program.layout.sizes, accumulation, trace, reference))
+        jax.clear_caches()
+    console.print(_table(proof, comparisons[1:], reference))
+    agreed = all(comparison.agrees for comparison in comparisons)
+    console.print("One program: every layout agrees with one device." if agreed else "Not one program: see the rows that differ.")
+    return agreed
+
+
+def _compare(proof: Proof, layout: str, mesh: dict[str, int], accumulation: int, trace: Trace, reference: Trace) -> Comparison:
+    loss = max(abs(a - b) / max(abs(b), 1e-12) for a, b in zip(trace.losses, reference.losses, strict=True))
+    norms = {path: float(np.linalg.norm(value.astype(np.float64))) for path, value in reference.gradients.items()}
+    least = 1e-3 * float(np.linalg.norm(list(norms.values())))
+    differences = {path: _distance(trace.gradients[path], value) / max(norms[path], least) for path, value in reference.gradients.items()}
+    worst = max(differences, key=differences.get)
+    agrees = loss <= proof.loss_tolerance and differences[worst] <= proof.gradient_tolerance
+    return Comparison(layout, mesh, accumulation, loss, differences[worst], worst, agrees)
+
+
+def _distance(value: np.ndarray, reference: np.ndarray) -> float:
+    distance = float(np.linalg.norm(value.astype(np.float64) - reference))
+    return distance if np.isfinite(distance) else float("inf")
+
+
+def _table(proof: Proof, comparisons: Sequence[Comparison], reference: Trace) -> Table:
+    losses = ", ".join(f"{loss:.6f}" for loss in reference.losses)
+    table = Table(
+        title=f"Against one device, noise on. Losses there: {losses}.\nLargest relative difference allowed: loss {proof.loss_tolerance:g}, gradient {proof.gradient_tolerance:g}.",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for heading in ("layout", "mesh", "microbatches"):
+        table.add_column(heading)
+    for heading in (f"loss of {proof.steps} steps", "gradient"):
+        table.add_column(heading, justify="right")
+    table.add_column("worst parameter", style="dim", overflow="fold")
+    table.add_column("")
+    for c in comparisons:
+        mesh = " x ".join(f"{name} {size}" for name, size in c.mesh.items())
+        mark = "[green]agrees" if c.agrees else "[bold red]DIFFERS"
+        table.add_row(c.layout.removeprefix("configs/parallel/"), mesh, str(c.accumulation), f"{c.loss:.1e}", f"{c.gradient:.1e}", c.worst, mark)
+    return table

@@ -1,0 +1,87 @@
+"""From flags to a Program: the configuration is read, its devices settled, everything it names constructed and checked."""
+
+import contextlib
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import gin
+import jax
+
+from mistake import Mistake
+from parallel.layout import Layout
+from parallel.mesh import MeshAxes
+from parallel.remat import Remat
+from parallel.rules import Rules
+from training import catalogue, config, devices  # noqa: F401  catalogue registers what gin may name
+from training.checkpoint import CheckpointPolicy
+from training.experiment import Experiment
+from training.flags import Flags
+from training.program import Program
+from training.prove import Proof
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """A configuration, and what was constructed from it."""
+
+    config: config.Config
+    program: Program
+    policy: CheckpointPolicy
+    proof: Proof
+    mesh: MeshAxes
+
+
+def read(flags: Flags, files: Sequence[str] = (), bindings: Sequence[str] = ()) -> config.Config:
+    """The flags' configuration with `files` and `bindings` on top."""
+    return config.load([*flags.gin_files, *files], [*flags.bindings, *bindings], roots=[str(_ROOT)])
+
+
+@contextlib.contextmanager
+def located(configuration: config.Config) -> Iterator[None]:
+    """A Mistake raised within it says where what it complains of was written."""
+    try:
+        yield
+    except Mistake as mistake:
+        raise Mistake(configuration.point(config.clean(mistake))) from None
+
+
+def build(flags: Flags, files: Sequence[str] = (), bindings: Sequence[str] = (), *, with_devices: bool = True) -> Setup:
+    """Reads and constructs all; every tensor is resolved, and nothing is allocated.
+
+    with_devices=False needs no device where mesh.axes says every size.
+    """
+    configuration = read(flags, files, bindings)
+    with located(configuration):
+        mesh = MeshAxes()
+        _simulate(flags, mesh)
+        rules = {"": Rules()}
+        for scope in configuration.scopes("rules"):
+            with gin.config_scope(scope):
+                rules[scope] = Rules()
+        if with_devices:
+            grid = mesh.build(jax.devices())
+            sizes = dict(zip(grid.axis_names, grid.devices.shape, strict=True))
+        else:
+            grid, sizes = None, mesh.sizes(_devices_to_count_on(flags, mesh))
+        layout = Layout(sizes, rules, Remat(), grid, origin=configuration.origin)
+        experiment, policy, proof = Experiment(), CheckpointPolicy(), Proof()
+        configuration.check_read()
+        return Setup(configuration, Program(experiment, layout), policy, proof, mesh)
+
+
+def _simulate(flags: Flags, mesh: MeshAxes) -> None:
+    """Must come before the first look at the devices; later calls, of the same number, change nothing."""
+    count = flags.simulated_devices or mesh.simulated_devices
+    if count:
+        devices.simulate(count, force=flags.simulated_devices is not None)
+
+
+def _devices_to_count_on(flags: Flags, mesh: MeshAxes) -> int | None:
+    if mesh.num_devices:
+        return mesh.num_devices
+    if not mesh.needs_devices:
+        return None
+    return flags.simulated_devices or len(jax.devices())
