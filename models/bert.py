@@ -123,7 +123,8 @@ class Bert(nnx.Module):
                 x_BSD += sinusoidal(positions_BS, self.width, self.dtype)
             x_BSD = dropout(x_BSD, self.dropout_rate, randomness, "embeddings")
             x_BSD = shard(x_BSD, "batch", "length", "embed", name="embeddings")
-            x_BSD = run_blocks(self.blocks, x_BSD, Context(segment_ids_BS, positions_BS), randomness=randomness)
+            with part("blocks"):
+                x_BSD = run_blocks(self.blocks, x_BSD, Context(segment_ids_BS, positions_BS), randomness=randomness)
             return x_BSD if self.final_norm is None else self.final_norm(x_BSD)
 
     def pool(self, x_BSD: jax.Array) -> jax.Array:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Puts `content` in the place of `path`: at any moment, a kill included, the file is wholly the old or wholly the new one."""
+    """Puts `content` in the place of `path`: at any moment, a kill included, the file is wholly old or wholly new."""
     partial = path.with_name(path.name + ".partial")
     try:
         with open(partial, "wb") as out:

@@ -1,13 +1,14 @@
 """What a run shows in the terminal: a live line while it trains, and a closing page.
 
-Where stdout isn't a terminal (a CI log, a file) the live line becomes a plain line every so many steps, with no control codes.
+Where stdout isn't a terminal (a CI log, a file) the live line becomes a plain line every so many steps, without
+control codes.
 """
 
 import dataclasses
 import os
 import sys
 from collections.abc import Mapping
-from typing import TextIO
+from typing import Self, TextIO
 
 import rich.console
 from rich.live import Live
@@ -22,6 +23,7 @@ from training.textplot import sparkline
 
 # Columns: lines longer than this are hard to read on any terminal.
 _WIDEST = 112
+_LOG_WIDTH = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,22 +64,21 @@ class TrainingConsole:
             # A terminal that can't show a block character is no reason to end a run.
             stream.reconfigure(errors="replace")
         terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
-        if terminal:
-            self._console = rich.console.Console(file=stream, width=width, highlight=False)
-        else:
-            self._console = rich.console.Console(
-                file=stream, width=width or 100, highlight=False, force_terminal=False, color_system=None, force_interactive=False
-            )
-        self._console.quiet = not enabled
+        # Rich would follow FORCE_COLOR into a log file.
+        plain = {} if terminal else {"force_terminal": False, "force_interactive": False, "color_system": None}
+        width = width if terminal else width or _LOG_WIDTH
+        self._console = rich.console.Console(file=stream, width=width, highlight=False, quiet=not enabled, **plain)
         self._total, self._plain_every = total_steps, plain_every
         self._last_line = start_step
         self._moment: Moment | None = None
         self._status = ""
         self._start = start_step
         self._losses: list[float] = []
-        self._live = Live(console=self._console, auto_refresh=False, get_renderable=self._render) if terminal and enabled else None
+        self._live: Live | None = None
+        if terminal and enabled:
+            self._live = Live(console=self._console, auto_refresh=False, get_renderable=self._render)
 
-    def __enter__(self) -> "TrainingConsole":
+    def __enter__(self) -> Self:
         if self._live:
             self._live.start()
         return self
@@ -108,7 +109,7 @@ class TrainingConsole:
     def evaluation(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """A lasting line with the metrics of an evaluation."""
         shown = "  ".join(f"{words(name)} {metric(name, value)}" for name, value in values.items())
-        self._print(Text.assemble((f"{split}", "bold cyan"), f" at step {step:,}  ", shown))
+        self._print(Text.assemble((split, "bold cyan"), f" at step {step:,}  ", shown))
 
     def note(self, text: str) -> None:
         """A lasting line: a checkpoint, a resume."""
@@ -142,7 +143,9 @@ class TrainingConsole:
         place = Text.assemble((f"{done:,}", "bold"), (f" / {self._total:,}", "dim"))
         remaining = self._remaining(moment) if moment else ""
         end = Text(f"{done / max(self._total, 1):4.0%}  {remaining}")
-        bar = ProgressBar(total=max(self._total, 1), completed=done, width=max(width - place.cell_len - max(end.cell_len, 21) - 4, 8))
+        # Room for the longest remaining time, so that the bar keeps its length from step to step.
+        room = width - place.cell_len - max(end.cell_len, 21) - 4
+        bar = ProgressBar(total=max(self._total, 1), completed=done, width=max(room, 8))
         lines = Table.grid(padding=0)
         first = Table.grid(padding=(0, 2, 0, 0))
         first.add_row(place, bar, end)

@@ -51,6 +51,10 @@ class Experiment:
         if log_every < 1:
             raise Mistake(f"experiment.log_every: {log_every}; it must be at least 1.")
         self.batch = Batch()
+        if clip_norm is not None and not clip_norm > 0:
+            raise Mistake(f"experiment.clip_norm: {clip_norm} is not a positive norm. None clips nothing.")
+        if ema_decay is not None and not 0 < ema_decay < 1:
+            raise Mistake(f"experiment.ema_decay: {ema_decay} is not between 0 and 1. None keeps no average.")
         if self.batch.accumulation > 1 and getattr(model, "whole_batch", False):
             raise Mistake("batch.accumulation: this objective compares every example of a batch with every other, so a batch can't be split. Use 1.")
         self.model, self.data, self.optimizer = model, data, optimizer

@@ -32,7 +32,11 @@ _LAST = ("learning_rate",)
 
 @dataclasses.dataclass
 class Outcome:
-    """How training ended: exit status, steps done, and the last evaluation. fresh: parameters that did not come from init_from."""
+    """How training ended: exit status, steps done, and the last evaluation.
+
+    fresh: parameters that did not come from init_from. skipped: steps that were not finite, in this process. seconds_before: what
+    earlier processes spent on this run, up to the checkpoint that this one resumed from.
+    """
 
     status: int
     step: int
@@ -41,6 +45,7 @@ class Outcome:
     compile_seconds: float | None
     fresh: list[str]
     skipped: int
+    seconds_before: float
 
 
 def train(program: Program, policy: CheckpointPolicy, workdir: pathlib.Path, config_text: str, console: TrainingConsole) -> Outcome:
@@ -51,9 +56,9 @@ def train(program: Program, policy: CheckpointPolicy, workdir: pathlib.Path, con
         start = int(run["step"])
         primary = jax.process_index() == 0
         with Sinks(workdir, start_step=start, enabled=primary) as sinks, console:
-            loop = _Loop(program, policy, checkpoints, sinks, console, config_text, run.get("window", {}), workdir)
+            loop = _Loop(program, policy, checkpoints, sinks, console, config_text, run, workdir)
             status = loop.run(state, start, stop)
-        return Outcome(status, loop.step, loop.state, loop.evaluation or run.get("evaluation", {}), loop.compile_seconds, fresh, loop.skipped)
+        return Outcome(status, loop.step, loop.state, loop.evaluation, loop.compile_seconds, fresh, loop.skipped, run["seconds"])
 
 
 def _start(program: Program, checkpoints: Checkpoints, console: TrainingConsole) -> tuple[TrainState, dict, list[str]]:
@@ -79,19 +84,20 @@ def _start(program: Program, checkpoints: Checkpoints, console: TrainingConsole)
         ema = None if state.ema is None else state.ema | jax.tree.map(lambda x: x.copy(), placed)
         state = dataclasses.replace(state, params=state.params | placed, ema=ema)
         console.note(f"{len(loaded)} parameters from {experiment.init_from}; fresh: {', '.join(fresh) or 'none'}; not used: {', '.join(unused) or 'none'}")
-    return state, {"step": 0}, fresh
+    return state, {"step": 0, "seconds": 0.0, "window": {}, "evaluation": {}}, fresh
 
 
 class _Loop:
     """One pass from a step to the end; see `train`."""
 
-    def __init__(self, program, policy, checkpoints, sinks, console, config_text, window: Sums, workdir):
+    def __init__(self, program, policy, checkpoints, sinks, console, config_text, run: dict, workdir):
         self.program, self.policy, self.checkpoints = program, policy, checkpoints
         self.sinks, self.console, self.config_text, self.workdir = sinks, console, config_text, workdir
-        self.window: Sums = {name: tuple(pair) for name, pair in window.items()}
+        self.seconds_before, self.began = run["seconds"], time.monotonic()
+        self.window: Sums = {name: tuple(pair) for name, pair in run["window"].items()}
         # Steps whose sums are not on the host yet: (step, sums, batch). The batch is kept for inspection should it be at fault.
         self.pending: collections.deque[tuple[int, Sums, Batch]] = collections.deque()
-        self.evaluation: dict[str, float] = {}
+        self.evaluation: dict[str, float] = run["evaluation"]
         self.compile_seconds: float | None = None
         self.skipped = 0
 
@@ -208,7 +214,14 @@ class _Loop:
 
     def _checkpoint(self) -> None:
         self._drain()
-        run = {"step": self.step, "window": self.window, "mesh": self.program.layout.sizes, "config": self.config_text, "evaluation": self.evaluation}
+        run = {
+            "step": self.step,
+            "seconds": self.seconds_before + time.monotonic() - self.began,
+            "window": self.window,
+            "evaluation": self.evaluation,
+            "mesh": self.program.layout.sizes,
+            "config": self.config_text,
+        }
         self.checkpoints.save(self.step, self.state, run, self.evaluation or None)
 
 

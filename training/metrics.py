@@ -1,7 +1,7 @@
 """Metrics as pairs (sum, weight), added over microbatches, batches and hosts and divided once, at the end.
 
-A mean of means is wrong as soon as batches weigh differently (padding, packing, an uneven last batch), so no mean exists
-before `finish`.
+A mean of means is wrong as soon as batches weigh differently (padding, packing, an uneven last batch), so no mean
+exists before `finish`.
 """
 
 import math
@@ -22,8 +22,8 @@ DERIVED: dict[str, tuple[str, Callable[[float], float]]] = {
 def add(a: Sums, b: Sums) -> Sums:
     """The sums of `a` and `b` together. A name in only one of them stays as it is, so {} is the zero.
 
-    Pure: under jit scalars stay what they are. float32 counts exactly to 2**24 only, so sums over many batches should be
-    fetched first: Python floats count to 2**53.
+    Pure: under jit scalars stay what they are. float32 counts exactly to 2**24 only, so sums over many batches should
+    be fetched first: Python floats count to 2**53.
     """
     together = dict(a)
     for name, (total, weight) in b.items():
@@ -51,7 +51,8 @@ def derive(values: Mapping[str, float], names: Iterable[str]) -> dict[str, float
     found = {}
     for name in names:
         if name not in DERIVED:
-            raise Mistake(f"metrics.derived: {name!r} is not a derived metric. {nearest(name, DERIVED)} All: {', '.join(DERIVED)}.")
+            all_names = ", ".join(DERIVED)
+            raise Mistake(f"metrics.derived: {name!r} can't be derived. {nearest(name, DERIVED)} All: {all_names}.")
         source, how = DERIVED[name]
         if source in values:
             found[name] = how(values[source])

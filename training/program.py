@@ -15,7 +15,7 @@ from parallel.layout import Layout, Resolved
 from parallel.parameters import Params, bind, declared
 from parallel.randomness import Randomness
 from training.experiment import Experiment
-from training.optimizers import slot_names, slot_path
+from training.slots import slot_names, slot_path
 from training.state import TrainState, fresh_state
 from training.step import Batch, gradients, make_train_step
 
@@ -55,13 +55,11 @@ class Program:
     # Where things go.
 
     def _resolve_slots(self):
-        names = slot_names(self.abstract_state.opt_state, self.declared)
+        def resolve(key_path, slot, names):
+            return self.layout.resolve("optimizer", slot_path(key_path), slot.shape, names, slot.dtype)
 
-        def resolve(key_path, slot):
-            own = functools.reduce(_child, key_path, names)
-            return self.layout.resolve("optimizer", slot_path(key_path), slot.shape, own, slot.dtype)
-
-        return jax.tree_util.tree_map_with_path(resolve, self.abstract_state.opt_state)
+        opt_state = self.abstract_state.opt_state
+        return jax.tree_util.tree_map_with_path(resolve, opt_state, slot_names(opt_state, self.declared))
 
     def _resolve_batch(self, batch_size: int) -> list[Resolved]:
         return [
@@ -178,8 +176,3 @@ class Program:
         longest = max((math.prod(f.shape) for f in self.features.values() if "length" in f.names), default=1)
         return self.experiment.batch.size * longest
 
-
-def _child(tree, key):
-    if isinstance(key, jax.tree_util.GetAttrKey):
-        return getattr(tree, key.name)
-    return tree[key.key if isinstance(key, jax.tree_util.DictKey) else key.idx]

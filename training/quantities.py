@@ -66,9 +66,14 @@ def percent(fraction: float) -> str:
     return "100%" if fraction == 1 else f"{fraction * 100:.1f}%"
 
 
+def is_share(name: str) -> bool:
+    """Whether the metric of that name lies between 0 and 1 and reads best as a percentage."""
+    return name.endswith(("accuracy", "share", "fraction"))
+
+
 def metric(name: str, x: float) -> str:
     """The value of a metric: accuracies, shares and fractions as percentages, all others to four digits."""
-    return percent(x) if name.endswith(("accuracy", "share", "fraction")) else significant(x)
+    return percent(x) if is_share(name) else significant(x)
 
 
 def words(name: str) -> str:

@@ -1,7 +1,7 @@
 """Where a run's numbers go: metrics.jsonl, timings.jsonl and TensorBoard events, in the run's workdir.
 
-A line of metrics.jsonl is one object, {"step": 10, "split": "train", "loss": 2.3, ...}. It holds nothing that depends on
-the clock, so that a resumed run writes the very lines of an uninterrupted one; times go to timings.jsonl.
+A line of metrics.jsonl is one object, {"step": 10, "split": "train", "loss": 2.3, ...}. It holds nothing that depends
+on the clock, so that a resumed run writes the very lines of an uninterrupted one; times go to timings.jsonl.
 """
 
 import json
@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from tensorboardX import SummaryWriter
 
@@ -17,6 +17,9 @@ from mistake import Mistake
 from training.atomic import replace_file
 
 METRICS, TIMINGS, EVENTS = "metrics.jsonl", "timings.jsonl", "tensorboard"
+
+# TensorBoard's writer is a thread of its own: a killed run may lose its last events, never a line of the files above.
+_FLUSH_SECONDS = 10
 
 # Of one metric: (step, value), in order of steps.
 Series = list[tuple[int, float]]
@@ -27,8 +30,8 @@ class Sinks:
 
     Args:
       workdir: made if it isn't there.
-      start_step: the step whose checkpoint the run starts from. Lines of later steps were written by a run that was killed after
-        that checkpoint; they are dropped before the first write. None drops none: for a run that only adds to what is there.
+      start_step: the step whose checkpoint the run starts from. Lines of later steps were written by a run that was
+        killed after that checkpoint; they are dropped. None drops none: for a run that only adds to what is there.
       enabled: False makes every write a no-op. True on one process alone.
 
     Raises Mistake when a file has a damaged line other than the last.
@@ -44,7 +47,13 @@ class Sinks:
         self._timings = _open_after(self.workdir / TIMINGS, start_step)
         # TensorBoard hides events at and after `purge_step`.
         purge_step = None if start_step is None else start_step + 1
-        self._events = SummaryWriter(str(self.workdir / EVENTS), purge_step=purge_step)
+        self._events = SummaryWriter(
+            str(self.workdir / EVENTS),
+            purge_step=purge_step,
+            flush_secs=_FLUSH_SECONDS,
+            # Files are named by the second: a run resumed within one must not write over the file it continues.
+            filename_suffix=f".{os.getpid()}",
+        )
 
     def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """The metrics of one split ('train', 'validation', ...) at `step`."""
@@ -71,7 +80,7 @@ class Sinks:
             self._timings.close()
             self._events.close()
 
-    def __enter__(self) -> "Sinks":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_) -> None:
@@ -79,7 +88,7 @@ class Sinks:
 
 
 def read_metrics(path: str | os.PathLike) -> list[dict]:
-    """The lines of a metrics.jsonl or timings.jsonl: 'step' an int, 'split' a string, all else floats (NaN and infinities too).
+    """The lines of a metrics.jsonl or timings.jsonl: 'step' an int, 'split' a string, all else floats.
 
     A torn last line (of a run that was killed, or is writing now) is left out. No file is no lines.
     Raises Mistake for any other damaged line.
@@ -88,7 +97,10 @@ def read_metrics(path: str | os.PathLike) -> list[dict]:
 
 
 def history(lines: Iterable[Mapping]) -> dict[str, dict[str, Series]]:
-    """Lines of metrics.jsonl as series, by split and name, in order of steps; of two lines for one step and split the later counts."""
+    """Lines of metrics.jsonl as series, by split and name, in order of steps.
+
+    Of two lines for one step and split the later counts.
+    """
     values: dict[str, dict[str, dict[int, float]]] = {}
     for line in lines:
         for name, value in line.items():
@@ -104,14 +116,15 @@ def timings(lines: Iterable[Mapping]) -> dict[str, Series]:
 
 def _open_after(path: Path, start_step: int | None) -> IO[str]:
     """`path` opened for appending, without the lines after `start_step` and without a torn last line."""
-    kept = "".join(text + "\n" for text, line in _whole_lines(path) if start_step is None or line["step"] <= start_step).encode()
+    texts = [text for text, line in _whole_lines(path) if start_step is None or line["step"] <= start_step]
+    kept = "".join(text + "\n" for text in texts).encode()
     if path.exists() and kept != path.read_bytes():
         replace_file(path, kept)
     return open(path, "a", encoding="utf-8")
 
 
 def _whole_lines(path: Path) -> list[tuple[str, dict]]:
-    """(text, object) of each line. A last line that isn't an object was torn by the end of the process that wrote it, and is left out."""
+    """(text, object) of each line; a last one that isn't whole was torn by the end of its writer, and is left out."""
     if not path.exists():
         return []
     found = []
@@ -120,13 +133,12 @@ def _whole_lines(path: Path) -> list[tuple[str, dict]]:
         try:
             text = raw.decode()
             line = json.loads(text)
-            if not isinstance(line, dict) or not isinstance(line.get("step"), int):
-                raise ValueError("no step")
         except ValueError:
-            if number == len(texts):
-                break
-            raise Mistake(f"{path}:{number}: not a line of metrics. Mend or remove the line, or use another --workdir.") from None
-        found.append((text, line))
+            text, line = "", None
+        if isinstance(line, dict) and isinstance(line.get("step"), int):
+            found.append((text, line))
+        elif number < len(texts):
+            raise Mistake(f"{path}:{number}: not a line of metrics. Mend or remove it, or use another --workdir.")
     return found
 
 

@@ -14,7 +14,7 @@ from parallel.parameters import Declared, Params, initialize
 class TrainState:
     """Everything that a step reads and writes.
 
-    step: int32, updates done (skipped ones too); the data position, the random streams and the schedule follow from it.
+    step: int32, steps done (skipped ones too); the data position and the random streams follow from it.
     params: float32. opt_state: optax's. ema: moving average of params, or None.
     skipped: int32, steps whose gradients were not finite. halted: bool, set by the first such step when the policy is to stop;
     from then on steps change nothing, so the state stays that of the step at fault.

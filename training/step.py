@@ -86,7 +86,7 @@ def make_train_step(
         finite = jnp.isfinite(sums["loss"][0]) & jnp.isfinite(norm)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        ema = None if ema_decay is None else ema_update(state.ema, params, ema_decay, state.step)
+        ema = None if ema_decay is None else ema_update(state.ema, params, ema_decay, state.step - state.skipped)
 
         use = finite & ~state.halted
         kept = lambda new, old: jax.tree.map(lambda n, o: jnp.where(use, n, o), new, old)
@@ -100,7 +100,7 @@ def make_train_step(
             halted=halted,
         )
         one = jnp.ones((), jnp.float32)
-        own = {"gradient_norm": (norm, one), "learning_rate": (jnp.asarray(rate(state.step), jnp.float32), one)}
+        own = {"gradient_norm": (norm, one), "learning_rate": (jnp.asarray(rate(state.opt_state["rate"].count), jnp.float32), one)}
         return new_state, sums | own | {"finite": (finite.astype(jnp.float32), one)}
 
     return train_step

@@ -1,4 +1,4 @@
-"""The closing page of a run in the terminal: what was split how, how the loss went, what was learned, how fast, and what to try next."""
+"""The closing page of a run in the terminal: how it was spread, what it learned, how fast, and what to try next."""
 
 import math
 
@@ -43,46 +43,50 @@ def _heading(console: Console, report: Report, width: int) -> None:
     line = "─" * max(room - title.cell_len + 1, 1)
     console.print()
     console.print(Text.assemble(("───", "dim"), title, (line, "dim"), time, ("───", "dim")), soft_wrap=True)
-    mesh = "" if report.mesh is None else "mesh " + " × ".join(f"{axis} {size}" for axis, size in report.mesh.axes.items()) + " on "
+    mesh = "" if report.mesh is None else f"mesh {report.mesh} on "
     console.print(Text(f"  {mesh}{report.device}", style="dim"), soft_wrap=True)
     console.print()
 
 
 def _layout(report: Report) -> Table:
     rows = report.layout
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", footer_style="bold", show_footer=len(rows) > 1)
+    sums = (
+        short(sum(row.parameters for row in rows)),
+        data_size(sum(row.bytes_total for row in rows)),
+        data_size(sum(row.bytes_per_device for row in rows)),
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", footer_style="bold")
+    table.show_footer = len(rows) > 1
     table.add_column("  part", footer="  in all", overflow="fold")
-    table.add_column("parameters", footer=short(sum(row.parameters for row in rows)), justify="right", no_wrap=True)
-    table.add_column("bytes", footer=data_size(sum(row.bytes_total for row in rows)), justify="right", no_wrap=True)
-    table.add_column("a device", footer=data_size(sum(row.bytes_per_device for row in rows)), justify="right", no_wrap=True)
+    for heading, total in zip(("parameters", "bytes", "a device"), sums):
+        table.add_column(heading, footer=total, justify="right", no_wrap=True)
     table.add_column("how it is split", overflow="fold")
     for row in rows:
         parameters = short(row.parameters) if row.parameters else ""
-        per_device = data_size(row.bytes_per_device)
-        table.add_row(Text(f"  {row.part}"), parameters, data_size(row.bytes_total), per_device, Text(row.spec, style="cyan"))
+        sizes = (data_size(row.bytes_total), data_size(row.bytes_per_device))
+        table.add_row(Text(f"  {row.part}"), parameters, *sizes, Text(row.spec, style="cyan"))
     return table
 
 
-def loss_series(report: Report) -> tuple[str, Series]:
-    """The split whose loss stands for the run, 'train' if it has one, and its loss; ('', ()) if none was recorded."""
-    with_loss = {split: names["loss"] for split, names in report.metrics.items() if names.get("loss")}
-    split = "train" if "train" in with_loss else next(iter(with_loss), "")
-    return split, with_loss.get(split, ())
+def _loss(report: Report) -> Series:
+    """The loss that stands for the run: that of 'train', or of the first split that has one; () for none."""
+    losses = {split: names["loss"] for split, names in report.metrics.items() if names.get("loss")}
+    return losses.get("train") or next(iter(losses.values()), ())
 
 
 def _curve(console: Console, report: Report, width: int) -> None:
-    split, points = loss_series(report)
+    points = _loss(report)
     finite = [value for _, value in points if math.isfinite(value)]
     if len(finite) < 2:
         return
     high, low = significant(max(finite)), significant(min(finite))
     margin = max(len(high), len(low), 8)
     plot_width = min(width - margin - 5, 72)
-    plot = braille_plot(points, plot_width, _PLOT_HEIGHT)
-    for number, line in enumerate(plot):
-        label = {0: high, 1: f"{split} loss" if len(f"{split} loss") <= margin else "loss", _PLOT_HEIGHT - 1: low}.get(number, "")
-        style = "dim" if number == 1 else ""
-        console.print(Text.assemble((f"  {label:>{margin}} ", style), ("┤" if number in (0, _PLOT_HEIGHT - 1) else "│", "dim"), (line, "cyan")))
+    labels = {0: high, 1: "loss", _PLOT_HEIGHT - 1: low}
+    for row, line in enumerate(braille_plot(points, plot_width, _PLOT_HEIGHT)):
+        edge = "┤" if row in (0, _PLOT_HEIGHT - 1) else "│"
+        label = (f"  {labels.get(row, ''):>{margin}} ", "dim" if row == 1 else "")
+        console.print(Text.assemble(label, (edge, "dim"), (line, "cyan")))
     first, last = f"step {points[0][0]:,}", f"{points[-1][0]:,}"
     console.print(Text(f"  {'':>{margin}} └{'─' * plot_width}", style="dim"))
     console.print(Text(f"  {'':>{margin}}  {first}{last:>{plot_width - len(first)}}", style="dim"))
@@ -93,15 +97,15 @@ def _outcomes(console: Console, report: Report) -> None:
     name_width = max((len(outcome.name) for outcome in report.outcomes), default=0)
     value_width = max((len(metric(outcome.name, outcome.value)) for outcome in report.outcomes), default=0)
     for outcome in report.outcomes:
-        value = f"{metric(outcome.name, outcome.value):>{value_width}}"
-        line = Text.assemble(f"  {words(outcome.name):<{name_width}}  ", (value, "bold green"), (f"   {baseline(outcome)}", "dim"))
+        name, value = f"{words(outcome.name):<{name_width}}", f"{metric(outcome.name, outcome.value):>{value_width}}"
+        line = Text.assemble(f"  {name}  ", (value, "bold green"), (f"   {_baseline(outcome)}", "dim"))
         line.rstrip()
         console.print(line, soft_wrap=True)
     if report.outcomes:
         console.print()
 
 
-def baseline(outcome: Outcome) -> str:
+def _baseline(outcome: Outcome) -> str:
     """'vs 5.4% always predicting the commonest token', or ''."""
     if outcome.baseline is None:
         return ""

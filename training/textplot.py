@@ -1,5 +1,6 @@
 """Curves in text: a one-line sparkline, and a small plot in braille dots."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -9,10 +10,13 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """At most `width` blocks, from ▁ for the least to █ for the greatest; each is the mean of its share of `values`, '×' where one isn't finite."""
+    """At most `width` blocks, from ▁ for the least to █ for the greatest.
+
+    Each is the mean of its share of `values`, or '×' where one of them isn't finite.
+    """
     if len(values) > width:
         bounds = [i * len(values) // width for i in range(width + 1)]
-        values = [sum(values[a:b]) / (b - a) for a, b in zip(bounds, bounds[1:])]
+        values = [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(bounds)]
     finite = [value for value in values if math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
     span = high - low or 1.0
@@ -24,9 +28,10 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def braille_plot(points: Sequence[tuple[float, float]], width: int, height: int) -> list[str]:
-    """`height` lines of `width` characters: the points (x, y) joined, x increasing; a y that isn't finite breaks the line.
+    """`height` lines of `width` characters: the points (x, y), x increasing, joined; a y that isn't finite is a gap.
 
-    The first point lies in the first column of dots, the last in the last; the greatest y in the top row, the least in the bottom row.
+    The first point lies in the first column of dots, the last in the last; the greatest y in the top row, the least in
+    the bottom row.
     """
     columns, rows = 2 * width, 4 * height
     finite = [(x, y) for x, y in points if math.isfinite(y)]

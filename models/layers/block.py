@@ -25,10 +25,12 @@ class TransformerBlock(nnx.Module):
 
     def __call__(self, x_BSD: jax.Array, context: Context, randomness: Randomness | None = None) -> jax.Array:
         def attention(x_BSD):
-            return dropout(self.attention(x_BSD, context, randomness), self.dropout_rate, randomness, "attention_out")
+            out_BSD = shard(self.attention(x_BSD, context, randomness), "batch", "length", "embed", name="attention_out")
+            return dropout(out_BSD, self.dropout_rate, randomness, "attention_out")
 
         def mlp(x_BSD):
-            return dropout(self.mlp(x_BSD), self.dropout_rate, randomness, "mlp_out")
+            out_BSD = shard(self.mlp(x_BSD), "batch", "length", "embed", name="mlp_out")
+            return dropout(out_BSD, self.dropout_rate, randomness, "mlp_out")
 
         for norm, layer in ((self.attention_norm, attention), (self.mlp_norm, mlp)):
             x_BSD = x_BSD + layer(norm(x_BSD)) if self.pre_norm else norm(x_BSD + layer(x_BSD))

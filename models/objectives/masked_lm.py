@@ -44,19 +44,19 @@ class MaskedLM(nnx.Module):
     def losses(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> Sums:
         x_BSD = self.encoder(batch["tokens"], batch["segment_ids"], batch["positions"], batch["token_types"], randomness)
         labels_BP, weights_BP, at_BP = batch["masked_labels"], batch["masked_weights"], batch["masked_positions"]
-        if self.logits_at == "masked":
-            x_BPD = shard(jnp.take_along_axis(x_BSD, at_BP[..., None], axis=1), "batch", "predictions", "embed", name="masked_states")
-            logits_BPV = shard(self.logits(x_BPD), "batch", "predictions", "vocab", name="logits")
-        else:
-            logits_BSV = shard(self.logits(x_BSD), "batch", "length", "vocab", name="logits")
-            logits_BPV = jnp.take_along_axis(logits_BSV, at_BP[..., None], axis=1)
+        with part("head"):
+            if self.logits_at == "masked":
+                x_BPD = shard(jnp.take_along_axis(x_BSD, at_BP[..., None], axis=1), "batch", "predictions", "embed", name="masked_states")
+                logits_BPV = shard(self.logits(x_BPD), "batch", "predictions", "vocab", name="logits")
+            else:
+                logits_BSV = shard(self.logits(x_BSD), "batch", "length", "vocab", name="logits")
+                logits_BPV = jnp.take_along_axis(logits_BSV, at_BP[..., None], axis=1)
         loss = cross_entropy(logits_BPV, labels_BP, weights_BP, self.label_smoothing)
         return {"loss": loss, "masked_accuracy": accuracy(logits_BPV, labels_BP, weights_BP)}
 
     def logits(self, x: jax.Array) -> jax.Array:
         """Hidden states [..., D] -> float32 logits [..., V]."""
-        with part("head"):
-            return self.head(x, self.encoder.embeddings.token)
+        return self.head(x, self.encoder.embeddings.token)
 
 
 class Head(nnx.Module):

@@ -26,7 +26,13 @@ def plain_environment(monkeypatch):
 
 
 def moment(step, **changes):
-    values = {"loss": 2.3456, "learning_rate": 1e-4, "tokens_per_second": 12_345.0, "step_seconds": 0.0812, "data_wait": 0.02}
+    values = {
+        "loss": 2.3456,
+        "learning_rate": 1e-4,
+        "tokens_per_second": 12_345.0,
+        "step_seconds": 0.0812,
+        "data_wait": 0.02,
+    }
     return Moment(step, **values | changes)
 
 
@@ -35,7 +41,9 @@ def visible(text):
 
 
 def report():
-    command = "python train.py --gin_file=configs/runs/bert_tiny.gin --gin.zero.stage=1 --simulated_devices=8 --workdir=runs/tiny_with_a_long_name"
+    command = (
+        "python train.py --gin_file=configs/runs/bert_tiny.gin --simulated_devices=8 --workdir=runs/" + "long" * 20
+    )
     return Report(
         title="BERT tiny, masked LM",
         command="python train.py",
@@ -44,9 +52,16 @@ def report():
         device="8 simulated CPU devices",
         steps=4000,
         metrics={"train": {"loss": [(step, 10.0 / step) for step in range(1, 401)]}},
-        timings={"step_seconds": [(1, 0.08), (2, 0.1), (3, 0.09)], "data_wait_seconds": [(1, 0.0), (2, 0.027), (3, 0.0)], "tokens_per_second": [(1, 12e3)]},
+        timings={
+            "step_seconds": [(1, 0.08), (2, 0.1), (3, 0.09)],
+            "data_wait_seconds": [(1, 0.0), (2, 0.027), (3, 0.0)],
+            "tokens_per_second": [(1, 12e3)],
+        },
         compile_seconds=14.2,
-        outcomes=[Outcome("masked_accuracy", 0.312, 0.054, "always predicting the commonest token"), Outcome("loss", 2.2456)],
+        outcomes=[
+            Outcome("masked_accuracy", 0.312, 0.054, "always predicting the commonest token"),
+            Outcome("loss", 2.2456),
+        ],
         layout=[
             LayoutRow("encoder.embeddings", 3_972_608, 15_890_432, 1_986_304, "vocab over tensor, embed over data"),
             LayoutRow("optimizer slots", 0, 31_780_864, 3_972_608, "as the parameters"),
@@ -176,7 +191,20 @@ def test_the_closing_page_says_what_was_split_learned_and_how_fast():
     ):
         assert shown in text
     rows = [line.split() for line in text.splitlines()]
-    assert ["encoder.embeddings", "3.97M", "15.2", "MiB", "1.89", "MiB", "vocab", "over", "tensor,", "embed", "over", "data"] in rows
+    assert [
+        "encoder.embeddings",
+        "3.97M",
+        "15.2",
+        "MiB",
+        "1.89",
+        "MiB",
+        "vocab",
+        "over",
+        "tensor,",
+        "embed",
+        "over",
+        "data",
+    ] in rows
     assert ["in", "all", "3.97M", "45.5", "MiB", "5.68", "MiB"] in rows
 
 
@@ -185,12 +213,20 @@ def test_the_loss_curve_is_labelled_with_its_extremes_and_steps():
     TrainingConsole(4000, stream=log, width=100).summary(report(), "report.html")
     plot = [line for line in log.getvalue().splitlines() if "┤" in line]
     assert [line.split("┤")[0].strip() for line in plot] == ["10.00", "0.02500"]
-    assert re.search(r"step 1 +400$", log.getvalue(), re.M)
+    assert re.search(r"step 1 +400$", log.getvalue(), re.MULTILINE)
 
 
 def test_the_closing_page_of_a_run_without_anything_is_short_and_whole():
     log = io.StringIO()
-    bare = Report(title="nothing", command="", started="", seconds=0.5, device="1 CPU device", steps=1, metrics={"train": {"loss": [(1, 2.0)]}})
+    bare = Report(
+        title="nothing",
+        command="",
+        started="",
+        seconds=0.5,
+        device="1 CPU device",
+        steps=1,
+        metrics={"train": {"loss": [(1, 2.0)]}},
+    )
     TrainingConsole(1, stream=log, width=80).summary(bare, "report.html")
     text = log.getvalue()
     assert "1 step in 500 ms" in text and "1 CPU device" in text and "report.html" in text and "┤" not in text

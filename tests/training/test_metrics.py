@@ -36,7 +36,9 @@ def test_add_runs_under_jit_and_in_a_scan():
 
     @jax.jit
     def total(x):
-        return jax.lax.scan(lambda sums, row: (add(sums, {"loss": (row.sum(), jnp.float32(row.size))}), None), zero, x)[0]
+        return jax.lax.scan(lambda sums, row: (add(sums, {"loss": (row.sum(), jnp.float32(row.size))}), None), zero, x)[
+            0
+        ]
 
     assert finish(total(x)) == {"loss": 15 / 6}
 

@@ -24,13 +24,25 @@ def test_significant(x, text):
 
 
 @pytest.mark.parametrize(
-    "n, text", [(0, "0"), (512, "512"), (12_345, "12.3k"), (4_385_000, "4.38M"), (1.34e9, "1.34B"), (2.1e12, "2.10T"), (999_999, "1.00M"), (12.34, "12.3")]
+    "n, text",
+    [
+        (0, "0"),
+        (512, "512"),
+        (12_345, "12.3k"),
+        (4_385_000, "4.38M"),
+        (1.34e9, "1.34B"),
+        (2.1e12, "2.10T"),
+        (999_999, "1.00M"),
+        (12.34, "12.3"),
+    ],
 )
 def test_short(n, text):
     assert short(n) == text
 
 
-@pytest.mark.parametrize("n, text", [(0, "0 B"), (512, "512 B"), (1024, "1.00 KiB"), (17_511_219, "16.7 MiB"), (2**50, "1.00 PiB")])
+@pytest.mark.parametrize(
+    "n, text", [(0, "0 B"), (512, "512 B"), (1024, "1.00 KiB"), (17_511_219, "16.7 MiB"), (2**50, "1.00 PiB")]
+)
 def test_data_size(n, text):
     assert data_size(n) == text
 

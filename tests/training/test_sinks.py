@@ -86,7 +86,17 @@ def test_without_a_start_step_every_line_stays(tmp_path):
     assert (tmp_path / "metrics.jsonl").read_text() == text
 
 
-@pytest.mark.parametrize("torn", ['{"step": 2, "spl', '{"step": 2', "{", '"', '{"step": 2, "split": "tr\xe4'.encode()[:-1].decode("latin-1"), "\0\0\0"])
+@pytest.mark.parametrize(
+    "torn",
+    [
+        '{"step": 2, "spl',
+        '{"step": 2',
+        "{",
+        '"',
+        '{"step": 2, "split": "tr\xe4'.encode()[:-1].decode("latin-1"),
+        "\0\0\0",
+    ],
+)
 def test_a_torn_last_line_is_dropped(tmp_path, torn):
     whole = b'{"step": 1, "split": "train", "loss": 2.0}\n'
     path = tmp_path / "metrics.jsonl"
@@ -151,12 +161,14 @@ def test_history_is_by_split_and_name_in_order_of_steps_and_the_later_line_count
 
 
 def test_timings_are_series_by_name():
-    assert timings([{"step": 1, "step_seconds": 0.5}, {"step": 2, "step_seconds": 0.25}]) == {"step_seconds": [(1, 0.5), (2, 0.25)]}
+    assert timings([{"step": 1, "step_seconds": 0.5}, {"step": 2, "step_seconds": 0.25}]) == {
+        "step_seconds": [(1, 0.5), (2, 0.25)]
+    }
     assert timings([]) == {}
 
 
 def events(workdir):
-    """The events of all files: each record is a length (uint64), a checksum of it (uint32), the event, and its checksum (uint32)."""
+    """The events of all files. A record: length (uint64), its checksum (uint32), the event, its checksum (uint32)."""
     found = []
     for path in sorted((workdir / "tensorboard").iterdir(), key=lambda path: path.stat().st_mtime_ns):
         data = path.read_bytes()
@@ -172,7 +184,9 @@ def test_tensorboard_gets_every_value_under_its_split(tmp_path):
         sinks.write(10, "train", {"loss": 2.5})
         sinks.write(10, "validation", {"loss": 3.5})
         sinks.write_timings(10, {"step_seconds": 0.5})
-    scalars = [(value.tag, event.step, value.simple_value) for event in events(tmp_path) for value in event.summary.value]
+    scalars = [
+        (value.tag, event.step, value.simple_value) for event in events(tmp_path) for value in event.summary.value
+    ]
     assert scalars == [("train/loss", 10, 2.5), ("validation/loss", 10, 3.5), ("time/step_seconds", 10, 0.5)]
 
 

@@ -21,11 +21,11 @@ def join(*children: str, between: str = "") -> Markup:
 _VOID = {"br", "input", "meta", "wbr"}
 
 
-def tag(name: str, /, *children: str, **attributes: str | int | float | bool) -> Markup:
+def tag(name: str, /, *children: str, **attributes: str | float | bool) -> Markup:
     """<name attributes>children</name>.
 
-    Attributes: a trailing '_' goes (`class_`), other '_' become '-' (`stroke_width`); True is an attribute without a value, False none;
-    floats are written to two places.
+    Attributes: a trailing '_' goes (`class_`), other '_' become '-' (`stroke_width`); True is an attribute without a
+    value, False none; floats are written to two places.
     """
     shown = []
     for key, value in attributes.items():

@@ -17,7 +17,8 @@ for (const svg of document.querySelectorAll("svg[data-hover]")) {
     cursor.setAttribute("x1", nearest[0]);
     cursor.setAttribute("x2", nearest[0]);
     cursor.style.visibility = "visible";
-    tip.replaceChildren(...[`step ${nearest[2]}`, ...near.map((p, i) => `${lines[i].name} ${p[3]}${p[2] === nearest[2] ? "" : ` (step ${p[2]})`}`)].map(row));
+    const value = ([, step, text], i) => `${lines[i].name} ${text}${step === nearest[1] ? "" : ` (step ${step})`}`;
+    tip.replaceChildren(...[`step ${nearest[1]}`, ...near.map(value)].map(row));
     tip.hidden = false;
     const origin = tip.offsetParent.getBoundingClientRect();
     const left = box.left - origin.left + nearest[0] / scale;

@@ -1,4 +1,7 @@
-"""The record of a run as plain data: what the closing page in the terminal and report.html are made of. It knows no mesh, model or array."""
+"""The record of a run as plain data, of which the terminal's closing page and report.html are made.
+
+It knows no layout, model or array.
+"""
 
 import dataclasses
 import math
@@ -10,7 +13,7 @@ Series = Sequence[tuple[int, float]]
 
 @dataclasses.dataclass(frozen=True)
 class LayoutRow:
-    """A part of the train state: bytes in all, bytes on the fullest device, and its split in words ('vocab over tensor').
+    """A part of the train state: bytes in all, on the fullest device, and its split in words ('vocab over tensor').
 
     `parameters` is 0 for what isn't parameters, such as the optimizer's slots.
     """
@@ -24,8 +27,11 @@ class LayoutRow:
 
 @dataclasses.dataclass(frozen=True)
 class ParameterRow:
-    """One parameter. `names` are its dimensions' logical axes; `spec` says which mesh axes split each (a PartitionSpec's entries:
-    None, an axis, or several, major first; a short one leaves the last dimensions whole); `rule` and its `place` (file:line) decided it.
+    """One parameter.
+
+    `names` are its dimensions' logical axes. `spec` says which mesh axes split each, as a PartitionSpec's entries do:
+    None, an axis, or several, major first; a short one leaves the last dimensions whole. `rule`, at its `place`
+    (file:line), decided it.
     """
 
     path: str
@@ -54,10 +60,17 @@ class Mesh:
     def __post_init__(self):
         assert len(self.devices) == math.prod(self.axes.values()), (self.axes, len(self.devices))
 
+    def __str__(self) -> str:
+        """'data 4 × tensor 2'."""
+        return " × ".join(f"{axis} {size}" for axis, size in self.axes.items())
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """A final metric beside what it would be without learning: 'masked_accuracy', 0.312, 0.054, 'always predicting the commonest token'."""
+    """A final metric beside what it would be without learning.
+
+    For example 'masked_accuracy', 0.312, 0.054, 'always predicting the commonest token'.
+    """
 
     name: str
     value: float
@@ -85,8 +98,8 @@ class Report:
       device: in words, '8 simulated CPU devices'.
       steps: updates done.
       metrics: by split and name, as `training.sinks.history` gives them.
-      timings: by name, as `training.sinks.timings` gives them; known are step_seconds, data_wait_seconds (the part of it spent
-        waiting for data) and tokens_per_second.
+      timings: by name, as `training.sinks.timings` gives them; known are step_seconds, data_wait_seconds (the part of
+        it spent waiting for data) and tokens_per_second.
       compile_seconds: until the first step could run.
       config: the operative configuration, a binding a line, '# file:line' behind each.
       versions: of Python and libraries.

@@ -10,10 +10,10 @@ _SMOOTHED_FROM = 50
 
 
 def smoothed(points: Series) -> Series:
-    """The mean of each value and its neighbours, 2% of the points on either side, () for fewer than 50 points.
+    """The mean of each value and its neighbours, 2% of the points on either side; () for fewer than 50 points.
 
-    The window is centred, and narrows towards both ends, so the curve does not lag: a straight line stays as it is. A value that isn't
-    finite stays in its place and enters no mean.
+    The window is centred and narrows towards both ends, so the curve does not lag: a straight line stays as it is.
+    A value that isn't finite stays in its place and enters no mean.
     """
     count = len(points)
     if count < _SMOOTHED_FROM:
@@ -30,7 +30,10 @@ def smoothed(points: Series) -> Series:
 
 
 def thinned(points: Series, limit: int) -> Series:
-    """At most about `limit` of the points: of each stretch its least, its greatest and its first that isn't finite, so no spike goes."""
+    """About `limit` of the points: of each stretch its least, its greatest and its first that isn't finite.
+
+    So no spike goes.
+    """
     if len(points) <= limit:
         return points
     stretches = max(limit // 2, 1)
@@ -45,7 +48,7 @@ def thinned(points: Series, limit: int) -> Series:
 
 
 def linear_ticks(low: float, high: float, about: int) -> list[float]:
-    """Round numbers (1, 2 or 5 times a power of ten apart) from `low` to `high`, ends included if round, `about` so many."""
+    """Round numbers from `low` to `high`, 1, 2 or 5 times a power of ten apart, at most about `about` of them."""
     assert high > low and about > 0
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
@@ -55,7 +58,7 @@ def linear_ticks(low: float, high: float, about: int) -> list[float]:
 
 
 def log_ticks(low: float, high: float, about: int) -> list[float]:
-    """Ticks for a logarithmic axis: 1, 2, 5 of each decade, only 1 of it when they are too many, linear ones when they are too few."""
+    """Ticks for a logarithmic axis: 1, 2, 5 of each decade; 1 alone when those are too many; linear ones if too few."""
     assert 0 < low < high
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in ((1, 2, 5), (1,)):

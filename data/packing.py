@@ -1,0 +1,103 @@
+"""Packing as an index: which stretches of which documents share a row, planned from the lengths alone, so any row is read by itself."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from data.corpus import Corpus
+from data.features import sequence
+from data.tokenizer import Tokenizer
+
+# Each piece of a document gets a [CLS] before and a [SEP] after.
+FRAME = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Row r holds pieces offsets[r] to offsets[r + 1]; piece p is tokens start[p] to stop[p] of document[p]. All int64."""
+
+    document: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+def plan(lengths: np.ndarray, length: int, pack: bool = True) -> Plan:
+    """Rows of at most `length` tokens for documents of these lengths [documents].
+
+    A document that is too long is cut into full rows and a rest. Then the pieces, longest first, each go into the row with the least
+    room that is enough (best fit decreasing; Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination", pack by
+    length in the same spirit). pack=False gives each piece a row. The plan is a function of its arguments alone.
+    """
+    document, start, stop = _pieces(lengths, length - FRAME)
+    sizes = stop - start + FRAME
+    rows = _best_fit(sizes, length) if pack else np.arange(len(sizes))
+    order = np.argsort(rows, kind="stable")
+    offsets = np.searchsorted(rows[order], np.arange(rows.max(initial=-1) + 2))
+    return Plan(document[order], start[order], stop[order], offsets)
+
+
+def _pieces(lengths: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(document, start, stop) of each piece, in the order of the text; empty documents have none."""
+    counts = -(-lengths // capacity)
+    document = np.repeat(np.arange(len(lengths)), counts)
+    nth = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
+    start = nth * capacity
+    return document, start, np.minimum(start + capacity, lengths[document])
+
+
+def _best_fit(sizes: np.ndarray, length: int) -> np.ndarray:
+    """The row of each piece; rows are numbered by their first piece in the text, so that near pieces stay near."""
+    row_of = np.zeros(len(sizes), np.int64)
+    rows = 0
+    with_room: list[list[int]] = [[] for _ in range(length + 1)]  # rows by the tokens they still have room for
+    rooms = 0  # bit n: some row has room for n tokens
+    for piece in np.argsort(-sizes, kind="stable").tolist():
+        size = int(sizes[piece])
+        enough = rooms >> size
+        if enough:
+            room = size + (enough & -enough).bit_length() - 1
+            row = with_room[room].pop()
+            if not with_room[room]:
+                rooms &= ~(1 << room)
+        else:
+            room, row = length, rows
+            rows += 1
+        row_of[piece] = row
+        with_room[room - size].append(row)
+        rooms |= 1 << (room - size)
+    _, first = np.unique(row_of, return_index=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[row_of]
+
+
+class PackedRows(Sequence):
+    """The rows of a plan, by number: {tokens, segment_ids, positions, token_types}, int32 [length] each.
+
+    A row is [CLS] piece [SEP] [CLS] piece [SEP] ... and padding. Segments number its pieces from 1; positions restart in each.
+    """
+
+    def __init__(self, corpus: Corpus, plan: Plan, length: int, tokenizer: Tokenizer):
+        self._corpus, self._plan, self._features = corpus, plan, sequence(length)
+        self._cls, self._sep = tokenizer.cls_id, tokenizer.sep_id
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def __getitem__(self, row: int) -> dict[str, np.ndarray]:
+        plan = self._plan
+        out = {name: feature.zeros() for name, feature in self._features.items()}
+        at = 0
+        for segment, piece in enumerate(range(plan.offsets[row], plan.offsets[row + 1]), start=1):
+            text = self._corpus.read(plan.document[piece], plan.start[piece], plan.stop[piece])
+            here = slice(at, at + len(text) + FRAME)
+            out["tokens"][here] = np.concatenate([[self._cls], text, [self._sep]])
+            out["segment_ids"][here] = segment
+            out["positions"][here] = np.arange(len(text) + FRAME)
+            at = here.stop
+        return out

@@ -1,0 +1,57 @@
+"""TFDS's split syntax for any source: 'train', 'train[:90%]', 'train[100:]', 'train[-10%:]'."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mistake import Mistake, nearest
+
+_SPLIT = re.compile(r"(?P<name>\w[\w.-]*)(\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+%?)?\])?")
+
+
+class SplitMistake(Mistake):
+    """A split that isn't there. Its message begins with the source: whoever named the split puts that binding before it."""
+
+
+class Slice(Sequence):
+    """Some of `records`, those numbered by `indices`, by number."""
+
+    def __init__(self, records: Sequence[Any], indices: range):
+        self._records, self._indices = records, indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index):
+        return self._records[self._indices[index]]
+
+
+def parse(split: str, names: Sequence[str], source: str) -> tuple[str, str | None, str | None]:
+    """(name, start, stop) as written. Raises SplitMistake for another syntax, and for a name that is not in `names`."""
+    found = _SPLIT.fullmatch(split)
+    if not found:
+        raise SplitMistake(f"{source}: {split!r} is not a split. Write 'train', 'train[:90%]' or 'train[100:200]'.")
+    if found["name"] not in names:
+        known = ", ".join(map(repr, names))
+        raise SplitMistake(f"{source}: there is no split {found['name']!r}. Splits: {known}. {nearest(found['name'], names)}".rstrip())
+    return found["name"], found["start"], found["stop"]
+
+
+def select(splits: Mapping[str, Sequence[Any]], split: str, source: str) -> Sequence[Any]:
+    """The records that `split` means. Percentages round to the closest record, as in TFDS; both ends must lie within the split."""
+    name, start, stop = parse(split, list(splits), source)
+    records = splits[name]
+    if start is None and stop is None:
+        return records
+    count = len(records)
+    low, high = _boundary(start, 0, count), _boundary(stop, count, count)
+    if not 0 <= low <= high <= count:
+        raise SplitMistake(f"{source}: {split!r} asks for records {low} to {high} of {count}.")
+    return Slice(records, range(low, high))
+
+
+def _boundary(written: str | None, default: int, count: int) -> int:
+    if written is None:
+        return default
+    at = round(int(written[:-1]) * count / 100) if written.endswith("%") else int(written)
+    return at + count if written.startswith("-") else at

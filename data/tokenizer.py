@@ -1,0 +1,254 @@
+"""Tokenizers: learned from a source (WordPiece, byte-level BPE) or read from a file. The library is Hugging Face `tokenizers`."""
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Protocol
+
+import gin
+import numpy as np
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from data import cache
+from data.fetched import locate
+from data.records import text as text_of
+from data.sources.source import Source
+from mistake import Mistake
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+class Tokenizer(Protocol):
+    """What tasks need of a tokenizer. Token 0 is padding."""
+
+    vocab_size: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+
+    @property
+    def identity(self) -> str:
+        """A name that changes whenever the token ids of some text do: caches are keyed by it."""
+
+    @property
+    def is_special(self) -> np.ndarray:
+        """bool [vocab_size]: tokens that stand for no text."""
+
+    @property
+    def ordinary_ids(self) -> np.ndarray:
+        """int32: the tokens that stand for text."""
+
+    @property
+    def is_continuation(self) -> np.ndarray:
+        """bool [vocab_size]: tokens that go on with the word of the token before."""
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text, without special ones around."""
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+    def save(self, folder: Path) -> Path:
+        """Writes tokenizer.json into `folder`, and returns its path."""
+
+
+class LoadedTokenizer:
+    """A tokenizer that is loaded, or learned, when first needed.
+
+    Args:
+      load: makes it.
+      binding: the gin name of what made this, for messages.
+      vocab_size: declared, so known without loading; a learned vocabulary may have fewer tokens. None: what is loaded says.
+    """
+
+    def __init__(self, load: Callable[[], tokenizers.Tokenizer], binding: str, vocab_size: int | None):
+        self._load, self._binding, self._declared_size = load, binding, vocab_size
+
+    @functools.cached_property
+    def _tokenizer(self) -> tokenizers.Tokenizer:
+        tokenizer = self._load()
+        # Padding and truncation are the tasks' business; files often carry settings of their own.
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        missing = [token for token in SPECIALS if tokenizer.token_to_id(token) is None]
+        if missing:
+            raise Mistake(f"{self._binding}: the tokenizer lacks {', '.join(missing)}.")
+        if tokenizer.token_to_id("[PAD]") != 0:
+            raise Mistake(f"{self._binding}: [PAD] is token {tokenizer.token_to_id('[PAD]')}. It must be 0: zero is padding in every field.")
+        size = tokenizer.get_vocab_size()
+        if self._declared_size is not None and size > self._declared_size:
+            raise Mistake(f"{self._binding}.vocab_size: {self._declared_size}, and the tokenizer has {size} tokens. It must be at least that.")
+        return tokenizer
+
+    @property
+    def vocab_size(self) -> int:
+        return self._tokenizer.get_vocab_size() if self._declared_size is None else self._declared_size
+
+    @functools.cached_property
+    def identity(self) -> str:
+        return cache.key(self._tokenizer.to_str())
+
+    @property
+    def cls_id(self) -> int:
+        return self._tokenizer.token_to_id("[CLS]")
+
+    @property
+    def sep_id(self) -> int:
+        return self._tokenizer.token_to_id("[SEP]")
+
+    @property
+    def mask_id(self) -> int:
+        return self._tokenizer.token_to_id("[MASK]")
+
+    @functools.cached_property
+    def is_special(self) -> np.ndarray:
+        special = np.zeros(self.vocab_size, bool)
+        special[[id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special]] = True
+        special[[self._tokenizer.token_to_id(token) for token in SPECIALS]] = True
+        return special
+
+    @functools.cached_property
+    def ordinary_ids(self) -> np.ndarray:
+        known = np.zeros(self.vocab_size, bool)
+        known[list(self._tokenizer.get_vocab().values())] = True
+        return np.flatnonzero(known & ~self.is_special).astype(np.int32)
+
+    @functools.cached_property
+    def is_continuation(self) -> np.ndarray:
+        continues = np.zeros(self.vocab_size, bool)
+        model = self._tokenizer.model
+        for token, id in self._tokenizer.get_vocab().items():
+            if isinstance(model, models.WordPiece):
+                continues[id] = token.startswith(model.continuing_subword_prefix)
+            elif isinstance(model, models.BPE):
+                # Byte-level: a word begins with its space or line break, written as these letters.
+                continues[id] = not token.startswith(("Ġ", "Ċ", "č", "ĉ"))
+            else:
+                raise Mistake(f"{self._binding}: nothing says where words begin in a {type(model).__name__} vocabulary.")
+        return continues & ~self.is_special
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(list(ids))
+
+    def save(self, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._tokenizer.save(str(folder / "tokenizer.json"))
+        return folder / "tokenizer.json"
+
+
+@gin.configurable("wordpiece")
+def wordpiece(
+    vocab_size: int = gin.REQUIRED, source: Source = gin.REQUIRED, split: str = "train", text: str = "text", alphabet: int = 1000
+) -> Tokenizer:
+    """BERT's WordPiece in lower case, learned from the texts of a split and kept in the cache. The same texts give the same tokens.
+
+    Args:
+      vocab_size: tokens, special ones included. A small text may give fewer.
+      source, split, text: where the texts are: a source, its split, the records' field.
+      alphabet: the commonest characters that get a token; what holds others is [UNK].
+    """
+    _check_size("wordpiece", vocab_size)
+
+    def train(texts: Callable[[], Iterator[str]]) -> tokenizers.Tokenizer:
+        normalizer = normalizers.BertNormalizer(lowercase=True)
+        counts: Counter = Counter()
+        for each in texts():
+            counts.update(normalizer.normalize_str(each))
+        commonest = sorted((char for char in counts if not char.isspace()), key=lambda char: (-counts[char], char))[:alphabet]
+        _check_alphabet("wordpiece", vocab_size, 2 * len(commonest))
+        learner = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+        # The trainer numbers '##' characters in the order of a hash table with a random seed, and breaks ties by number, so
+        # two runs would learn different tokens. Given as special tokens they have fixed numbers; the vocabulary alone is kept.
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=vocab_size,
+            special_tokens=[*SPECIALS, *("##" + char for char in sorted(commonest))],
+            initial_alphabet=sorted(commonest),
+            limit_alphabet=len(commonest),
+            show_progress=False,
+        )
+        learner.train_from_iterator(texts(), trainer)
+        return _bert(learner.get_vocab())
+
+    return _learned("wordpiece", train, vocab_size, source, split, text, alphabet)
+
+
+@gin.configurable("bpe")
+def bpe(vocab_size: int = gin.REQUIRED, source: Source = gin.REQUIRED, split: str = "train", text: str = "text") -> Tokenizer:
+    """GPT-2's byte-level BPE with BERT's special tokens, learned from the texts of a split and kept in the cache. No text is unknown to it.
+
+    Args: as for wordpiece.
+    """
+    _check_size("bpe", vocab_size)
+
+    def train(texts: Callable[[], Iterator[str]]) -> tokenizers.Tokenizer:
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        _check_alphabet("bpe", vocab_size, len(alphabet))
+        learner = tokenizers.Tokenizer(models.BPE())
+        learner.pre_tokenizer, learner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=list(SPECIALS), initial_alphabet=alphabet, show_progress=False)
+        learner.train_from_iterator(texts(), trainer)
+        return learner
+
+    return _learned("bpe", train, vocab_size, source, split, text)
+
+
+@gin.configurable("tokenizer_file")
+def tokenizer_file(path: str = gin.REQUIRED, vocab_size: int | None = None) -> Tokenizer:
+    """A tokenizer.json, or BERT's vocab.txt (a token a line; taken to be lower-case).
+
+    Args:
+      path: 'fetched:minilm/tokenizer.json' is a file of what `python -m data.fetch minilm` fetched.
+      vocab_size: at least the file's; None is the file's, which is then read when the model's size is checked.
+    """
+
+    def load() -> tokenizers.Tokenizer:
+        file = locate(path, "tokenizer_file.path")
+        if file.suffix == ".txt":
+            tokens = file.read_text(encoding="utf-8").splitlines()
+            return _bert({token: id for id, token in enumerate(tokens)})
+        try:
+            return tokenizers.Tokenizer.from_file(str(file))
+        except Exception as error:  # the library raises bare Exceptions
+            raise Mistake(f"tokenizer_file.path: {path} is no tokenizer: {error}.") from None
+
+    return LoadedTokenizer(load, "tokenizer_file", vocab_size)
+
+
+def _bert(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
+    """Lower-case BERT over a vocabulary. Only SPECIALS are special in it."""
+    bert = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    bert.normalizer, bert.pre_tokenizer = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    bert.decoder = decoders.WordPiece()
+    bert.add_special_tokens([token for token in SPECIALS if token in vocabulary])
+    return bert
+
+
+def _learned(binding: str, train: Callable, vocab_size: int, source: Source, split: str, text: str, *settings) -> Tokenizer:
+    """A tokenizer that `train` learns from the texts once, and that comes from the cache afterwards."""
+
+    def texts() -> Iterator[str]:
+        records = source.open(split)
+        return (text_of(records[i], text, f"{binding}.text") for i in range(len(records)))
+
+    def load() -> tokenizers.Tokenizer:
+        key = cache.key(binding, vocab_size, source.identity(split), text, *settings, version("tokenizers"))
+        folder = cache.build(cache.folder() / "tokenizers" / key, lambda partial: train(texts).save(str(partial / "tokenizer.json")))
+        return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+    return LoadedTokenizer(load, binding, vocab_size)
+
+
+def _check_size(binding: str, vocab_size: int) -> None:
+    if vocab_size <= len(SPECIALS):
+        raise Mistake(f"{binding}.vocab_size: {vocab_size} leaves no room beside the {len(SPECIALS)} special tokens.")
+
+
+def _check_alphabet(binding: str, vocab_size: int, characters: int) -> None:
+    if vocab_size < len(SPECIALS) + characters:
+        raise Mistake(f"{binding}.vocab_size: {vocab_size} does not hold the alphabet. It must be at least {len(SPECIALS) + characters}.")
