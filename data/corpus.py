@@ -37,6 +37,10 @@ class Corpus:
         first = self.offsets[document]
         return self.tokens[first + start : first + stop].astype(np.int32)
 
+    def head(self, document: int, count: int) -> np.ndarray:
+        """The first `count` tokens of a document, or all it has, int32."""
+        return self.read(document, 0, min(count, self.offsets[document + 1] - self.offsets[document]))
+
 
 def tokenise(source: Source, split: str, tokenizer: Tokenizer, text: str, binding: str) -> Corpus:
     """The corpus of a split: from the cache, or made now. `binding` holds the field's name `text`, for messages."""

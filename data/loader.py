@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, Self
 
 import grain
 import numpy as np
@@ -56,6 +56,7 @@ class Loader:
         self.waited = 0.0
         ahead = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=prefetch)
         self._iterator = iter(grain.MapDataset.source(batches).slice(slice(start_step, None)).to_iter_dataset(ahead))
+        self._iterator.start_prefetch()
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -71,7 +72,7 @@ class Loader:
         """Stops the threads."""
         self._iterator.close()
 
-    def __enter__(self) -> "Loader":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_) -> None:
@@ -82,7 +83,13 @@ class _Batches(Sequence):
     """Batch t, of the rows `numbers` of it."""
 
     def __init__(
-        self, examples: grain.MapDataset, features: dict[str, Feature], batch_size: int, numbers: Sequence[int], end: str, remainder: str
+        self,
+        examples: grain.MapDataset,
+        features: dict[str, Feature],
+        batch_size: int,
+        numbers: Sequence[int],
+        end: str,
+        remainder: str,
     ):
         self._examples, self._features, self._batch_size, self._numbers = examples, features, batch_size, numbers
         epoch = len(examples)

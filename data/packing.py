@@ -6,11 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from data.corpus import Corpus
-from data.features import sequence
+from data.frame import FRAME, frame
 from data.tokenizer import Tokenizer
-
-# Each piece of a document gets a [CLS] before and a [SEP] after.
-FRAME = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +30,7 @@ def plan(lengths: np.ndarray, length: int, pack: bool = True) -> Plan:
     room that is enough (best fit decreasing; Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination", pack by
     length in the same spirit). pack=False gives each piece a row. The plan is a function of its arguments alone.
     """
-    document, start, stop = _pieces(lengths, length - FRAME)
+    document, start, stop = pieces(lengths, length - FRAME)
     sizes = stop - start + FRAME
     rows = _best_fit(sizes, length) if pack else np.arange(len(sizes))
     order = np.argsort(rows, kind="stable")
@@ -41,7 +38,7 @@ def plan(lengths: np.ndarray, length: int, pack: bool = True) -> Plan:
     return Plan(document[order], start[order], stop[order], offsets)
 
 
-def _pieces(lengths: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pieces(lengths: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(document, start, stop) of each piece, in the order of the text; empty documents have none."""
     counts = -(-lengths // capacity)
     document = np.repeat(np.arange(len(lengths)), counts)
@@ -77,27 +74,16 @@ def _best_fit(sizes: np.ndarray, length: int) -> np.ndarray:
 
 
 class PackedRows(Sequence):
-    """The rows of a plan, by number: {tokens, segment_ids, positions, token_types}, int32 [length] each.
-
-    A row is [CLS] piece [SEP] [CLS] piece [SEP] ... and padding. Segments number its pieces from 1; positions restart in each.
-    """
+    """The rows of a plan, by number, as `frame` makes them."""
 
     def __init__(self, corpus: Corpus, plan: Plan, length: int, tokenizer: Tokenizer):
-        self._corpus, self._plan, self._features = corpus, plan, sequence(length)
-        self._cls, self._sep = tokenizer.cls_id, tokenizer.sep_id
+        self._corpus, self._plan, self._length, self._tokenizer = corpus, plan, length, tokenizer
 
     def __len__(self) -> int:
         return len(self._plan)
 
     def __getitem__(self, row: int) -> dict[str, np.ndarray]:
         plan = self._plan
-        out = {name: feature.zeros() for name, feature in self._features.items()}
-        at = 0
-        for segment, piece in enumerate(range(plan.offsets[row], plan.offsets[row + 1]), start=1):
-            text = self._corpus.read(plan.document[piece], plan.start[piece], plan.stop[piece])
-            here = slice(at, at + len(text) + FRAME)
-            out["tokens"][here] = np.concatenate([[self._cls], text, [self._sep]])
-            out["segment_ids"][here] = segment
-            out["positions"][here] = np.arange(len(text) + FRAME)
-            at = here.stop
-        return out
+        held = range(plan.offsets[row], plan.offsets[row + 1])
+        documents = [self._corpus.read(plan.document[piece], plan.start[piece], plan.stop[piece]) for piece in held]
+        return frame(documents, self._length, self._tokenizer)

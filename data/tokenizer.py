@@ -13,7 +13,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from data import cache
-from data.fetched import locate
+from data.packages import locate
 from data.records import text as text_of
 from data.sources.source import Source
 from mistake import Mistake
@@ -76,10 +76,14 @@ class LoadedTokenizer:
         if missing:
             raise Mistake(f"{self._binding}: the tokenizer lacks {', '.join(missing)}.")
         if tokenizer.token_to_id("[PAD]") != 0:
-            raise Mistake(f"{self._binding}: [PAD] is token {tokenizer.token_to_id('[PAD]')}. It must be 0: zero is padding in every field.")
+            raise Mistake(
+                f"{self._binding}: [PAD] is token {tokenizer.token_to_id('[PAD]')}. It must be 0: zero is padding in every field."
+            )
         size = tokenizer.get_vocab_size()
         if self._declared_size is not None and size > self._declared_size:
-            raise Mistake(f"{self._binding}.vocab_size: {self._declared_size}, and the tokenizer has {size} tokens. It must be at least that.")
+            raise Mistake(
+                f"{self._binding}.vocab_size: {self._declared_size}, and the tokenizer has {size} tokens. It must be at least that."
+            )
         return tokenizer
 
     @property
@@ -126,7 +130,9 @@ class LoadedTokenizer:
                 # Byte-level: a word begins with its space or line break, written as these letters.
                 continues[id] = not token.startswith(("Ġ", "Ċ", "č", "ĉ"))
             else:
-                raise Mistake(f"{self._binding}: nothing says where words begin in a {type(model).__name__} vocabulary.")
+                raise Mistake(
+                    f"{self._binding}: nothing says where words begin in a {type(model).__name__} vocabulary."
+                )
         return continues & ~self.is_special
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -143,7 +149,11 @@ class LoadedTokenizer:
 
 @gin.configurable("wordpiece")
 def wordpiece(
-    vocab_size: int = gin.REQUIRED, source: Source = gin.REQUIRED, split: str = "train", text: str = "text", alphabet: int = 1000
+    vocab_size: int = gin.REQUIRED,
+    source: Source = gin.REQUIRED,
+    split: str = "train",
+    text: str = "text",
+    alphabet: int = 1000,
 ) -> Tokenizer:
     """BERT's WordPiece in lower case, learned from the texts of a split and kept in the cache. The same texts give the same tokens.
 
@@ -159,7 +169,9 @@ def wordpiece(
         counts: Counter = Counter()
         for each in texts():
             counts.update(normalizer.normalize_str(each))
-        commonest = sorted((char for char in counts if not char.isspace()), key=lambda char: (-counts[char], char))[:alphabet]
+        commonest = sorted((char for char in counts if not char.isspace()), key=lambda char: (-counts[char], char))[
+            :alphabet
+        ]
         _check_alphabet("wordpiece", vocab_size, 2 * len(commonest))
         learner = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
         learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
@@ -179,7 +191,9 @@ def wordpiece(
 
 
 @gin.configurable("bpe")
-def bpe(vocab_size: int = gin.REQUIRED, source: Source = gin.REQUIRED, split: str = "train", text: str = "text") -> Tokenizer:
+def bpe(
+    vocab_size: int = gin.REQUIRED, source: Source = gin.REQUIRED, split: str = "train", text: str = "text"
+) -> Tokenizer:
     """GPT-2's byte-level BPE with BERT's special tokens, learned from the texts of a split and kept in the cache. No text is unknown to it.
 
     Args: as for wordpiece.
@@ -191,7 +205,9 @@ def bpe(vocab_size: int = gin.REQUIRED, source: Source = gin.REQUIRED, split: st
         _check_alphabet("bpe", vocab_size, len(alphabet))
         learner = tokenizers.Tokenizer(models.BPE())
         learner.pre_tokenizer, learner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=list(SPECIALS), initial_alphabet=alphabet, show_progress=False)
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size, special_tokens=list(SPECIALS), initial_alphabet=alphabet, show_progress=False
+        )
         learner.train_from_iterator(texts(), trainer)
         return learner
 
@@ -214,7 +230,7 @@ def tokenizer_file(path: str = gin.REQUIRED, vocab_size: int | None = None) -> T
             return _bert({token: id for id, token in enumerate(tokens)})
         try:
             return tokenizers.Tokenizer.from_file(str(file))
-        except Exception as error:  # the library raises bare Exceptions
+        except Exception as error:  # noqa: BLE001  the library raises nothing narrower
             raise Mistake(f"tokenizer_file.path: {path} is no tokenizer: {error}.") from None
 
     return LoadedTokenizer(load, "tokenizer_file", vocab_size)
@@ -229,7 +245,9 @@ def _bert(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
     return bert
 
 
-def _learned(binding: str, train: Callable, vocab_size: int, source: Source, split: str, text: str, *settings) -> Tokenizer:
+def _learned(
+    binding: str, train: Callable, vocab_size: int, source: Source, split: str, text: str, *settings
+) -> Tokenizer:
     """A tokenizer that `train` learns from the texts once, and that comes from the cache afterwards."""
 
     def texts() -> Iterator[str]:
@@ -238,7 +256,9 @@ def _learned(binding: str, train: Callable, vocab_size: int, source: Source, spl
 
     def load() -> tokenizers.Tokenizer:
         key = cache.key(binding, vocab_size, source.identity(split), text, *settings, version("tokenizers"))
-        folder = cache.build(cache.folder() / "tokenizers" / key, lambda partial: train(texts).save(str(partial / "tokenizer.json")))
+        folder = cache.build(
+            cache.folder() / "tokenizers" / key, lambda partial: train(texts).save(str(partial / "tokenizer.json"))
+        )
         return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     return LoadedTokenizer(load, binding, vocab_size)
@@ -251,4 +271,6 @@ def _check_size(binding: str, vocab_size: int) -> None:
 
 def _check_alphabet(binding: str, vocab_size: int, characters: int) -> None:
     if vocab_size < len(SPECIALS) + characters:
-        raise Mistake(f"{binding}.vocab_size: {vocab_size} does not hold the alphabet. It must be at least {len(SPECIALS) + characters}.")
+        raise Mistake(
+            f"{binding}.vocab_size: {vocab_size} does not hold the alphabet. It must be at least {len(SPECIALS) + characters}."
+        )

