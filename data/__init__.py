@@ -1,1 +1,1 @@
-"""Where batches come from: sources of records, tokenizers, packing, tasks that make examples of them, and the loader."""
+"""Where batches come from: sources, tokenizers, packing, tasks that make examples of them, the loader."""

@@ -1,4 +1,4 @@
-"""The cache folder, outside the repository: what is costly to make or fetch is made once, and is there as a whole or not at all."""
+"""The cache folder, outside the repository: what is costly is made once, and is there as a whole or not at all."""
 
 import hashlib
 import json
@@ -22,8 +22,8 @@ def key(*parts) -> str:
 def build(target: Path, make: Callable[[Path], None]) -> Path:
     """The folder `target`, filled by `make` unless it is there already.
 
-    `make` fills a folder beside it that takes its name only when complete, so one that was killed half-way is never found.
-    Processes that make the same folder at once each make their own; the first to finish is kept.
+    `make` fills a folder beside it that takes its name only when complete, so one that was killed half-way is never
+    found. Processes that make the same folder at once each make their own; the first to finish is kept.
     """
     if target.is_dir():
         return target

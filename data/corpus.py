@@ -1,4 +1,4 @@
-"""A split's texts as token ids, tokenised once and kept on disk: any stretch of any document is read without reading the rest."""
+"""A split's texts as token ids, tokenised once and kept on disk: any stretch of any document is read alone."""
 
 import functools
 from collections.abc import Sequence

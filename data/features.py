@@ -28,7 +28,7 @@ class Feature:
 
 
 def sequence(length: int) -> dict[str, Feature]:
-    """What an encoder reads: tokens, the number of the document each belongs to (0: padding), its position in it, its A/B type."""
+    """What an encoder reads: tokens, the document each is of (from 1; 0: padding), its position in that, its A/B type."""
     return {
         name: Feature((length,), "int32", ("length",)) for name in ("tokens", "segment_ids", "positions", "token_types")
     }

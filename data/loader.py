@@ -1,4 +1,4 @@
-"""Batches of a task, by step: batch t is examples t * size to (t + 1) * size, whoever asks, in the background through Grain."""
+"""Batches of a task, by step: batch t is examples t * size to (t + 1) * size. Made in the background, by Grain."""
 
 import sys
 import time
@@ -17,8 +17,8 @@ Batch = dict[str, np.ndarray]
 class Loader:
     """An iterator over the batches of a split, from `start_step` on. Close it, or use it as a context.
 
-    Each batch is a function of (task, split, seed, size, step) alone: resuming costs nothing, and the rows that processes
-    hold make up the same global batch however many they are.
+    Each batch is a function of (task, split, seed, size, step) alone: resuming costs nothing, and the rows that
+    processes hold make up the same global batch however many they are.
 
     Args:
       task, split: whose examples.
@@ -26,7 +26,7 @@ class Loader:
       seed: of order and noise.
       start_step: number of the first batch.
       rows: which rows of the global batch to make; None is all.
-      end: 'repeat' goes on with the next epoch, reshuffled; a batch may lie across the two. 'stop' ends after one epoch.
+      end: 'repeat' goes on with the next epoch, reshuffled; a batch may lie across the two. 'stop' ends after one.
       remainder: of 'stop': 'pad' fills the last batch with zeros, which mean padding; 'drop' leaves an uneven one out.
       threads: make batches in the background; 0 makes each when asked for.
       prefetch: batches made ahead.
@@ -50,7 +50,9 @@ class Loader:
         prefetch: int = 4,
     ):
         assert batch_size > 0 and start_step >= 0 and end in ("repeat", "stop") and remainder in ("pad", "drop")
-        numbers = range(batch_size)[rows or slice(None)] if rows is None or isinstance(rows, slice) else list(rows)
+        if rows is None:
+            rows = slice(None)
+        numbers = range(batch_size)[rows] if isinstance(rows, slice) else rows
         batches = _Batches(task.examples(split, seed), task.features(), batch_size, numbers, end, remainder)
         self.num_batches = None if end == "repeat" else len(batches)
         self.waited = 0.0

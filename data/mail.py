@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 
 def body_text(mail: str) -> str:
-    """The text parts of a mail, in order. Of parts that say the same ('alternative'), the plain one. '' when there is no text."""
+    """The text parts of a mail, in order; of alternatives that say the same, the plain one. '' when there is none."""
     parts = _parts(email.message_from_string(mail))
     return "\n\n".join(text for text in parts if text)
 

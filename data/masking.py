@@ -25,7 +25,8 @@ class Masking:
       tokenizer: says what is special: such tokens, and padding, are neither masked nor drawn as random tokens.
       max_predictions: at most so many a row; at least one, where there is a token.
       rate: of the row's ordinary tokens, over all documents packed in it.
-      whole_word: all tokens of a word are masked or none. Words that would exceed the number are passed over, so a row may get fewer.
+      whole_word: all tokens of a word are masked or none. Words that would exceed the number are passed over, so a row
+        may get fewer.
     """
 
     tokenizer: Tokenizer
@@ -34,7 +35,7 @@ class Masking:
     whole_word: bool = False
 
     def __call__(self, row: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """`row` with tokens [S] masked, and masked_positions (ascending), masked_labels, masked_weights [P], zero where unused."""
+        """`row` with tokens [S] masked, and the fields of `predictions` [P]: positions ascend, the rest is zeros."""
         tokens = row["tokens"].copy()
         candidates = np.flatnonzero((row["segment_ids"] != 0) & ~self.tokenizer.is_special[tokens])
         count = min(self.max_predictions, max(1, round(self.rate * len(candidates))), len(candidates))
@@ -56,7 +57,7 @@ class Masking:
 
     def _words(self, tokens: np.ndarray, candidates: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
         """Positions, ascending, of random whole words: at most `count`."""
-        # A word also begins after anything that can't be masked: [CLS] at a document's start, in the middle of a word perhaps.
+        # A word also begins after what can't be masked: a document's piece may start in the middle of a word.
         begins = ~self.tokenizer.is_continuation[tokens[candidates]] | (np.diff(candidates, prepend=-2) > 1)
         words = np.split(candidates, np.flatnonzero(begins)[1:])
         chosen: list[int] = []

@@ -1,4 +1,4 @@
-"""The packages of public registries that hold data and weights this project can use, pinned, and where they lie once fetched."""
+"""The pinned packages of public registries that hold data and weights, and where they lie once fetched."""
 
 import dataclasses
 from pathlib import Path, PurePosixPath
@@ -92,7 +92,8 @@ def locate(path: str, binding: str) -> Path:
     name, _, inner = path.removeprefix(_PREFIX).partition("/")
     if name not in PACKAGES:
         raise Mistake(
-            f"{binding}: {path}: nothing called {name!r} can be fetched. {nearest(name, PACKAGES)} All: {', '.join(PACKAGES)}."
+            f"{binding}: {path}: nothing called {name!r} can be fetched. {nearest(name, PACKAGES)} "
+            f"All: {', '.join(PACKAGES)}."
         )
     if not folder(name).is_dir():
         raise Mistake(f"{binding}: {path} has not been fetched. Fetch it with: python -m data.fetch {name}")

@@ -1,4 +1,4 @@
-"""Packing as an index: which stretches of which documents share a row, planned from the lengths alone, so any row is read by itself."""
+"""Packing as an index: which stretches of documents share a row, planned from lengths, so any row is read alone."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from data.tokenizer import Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Row r holds pieces offsets[r] to offsets[r + 1]; piece p is tokens start[p] to stop[p] of document[p]. All int64."""
+    """Row r holds pieces offsets[r] to offsets[r + 1]; piece p is tokens start[p] to stop[p] of document[p]. int64."""
 
     document: np.ndarray
     start: np.ndarray
@@ -26,9 +26,9 @@ class Plan:
 def plan(lengths: np.ndarray, length: int, pack: bool = True) -> Plan:
     """Rows of at most `length` tokens for documents of these lengths [documents].
 
-    A document that is too long is cut into full rows and a rest. Then the pieces, longest first, each go into the row with the least
-    room that is enough (best fit decreasing; Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination", pack by
-    length in the same spirit). pack=False gives each piece a row. The plan is a function of its arguments alone.
+    A document that is too long is cut into full rows and a rest. Then the pieces, longest first, each go into the row
+    with the least room that is enough (best fit decreasing; Krell et al. 2021, "Efficient Sequence Packing without
+    Cross-contamination", pack by lengths in the same spirit). pack=False gives each piece a row.
     """
     document, start, stop = pieces(lengths, length - FRAME)
     sizes = stop - start + FRAME

@@ -10,7 +10,8 @@ def field(record: Mapping[str, Any], name: str, binding: str) -> Any:
     """record[name]. Raises Mistake naming `binding`, which holds `name`, when there is no such field."""
     if name not in record:
         raise Mistake(
-            f"{binding}: the records have no field {name!r}. They have: {', '.join(record)}. {nearest(name, record)}".rstrip()
+            f"{binding}: the records have no field {name!r}. They have: {', '.join(record)}. "
+            f"{nearest(name, record)}".rstrip()
         )
     return record[name]
 

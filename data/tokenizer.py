@@ -1,6 +1,7 @@
-"""Tokenizers: learned from a source (WordPiece, byte-level BPE) or read from a file. The library is Hugging Face `tokenizers`."""
+"""Tokenizers: learned from a source (WordPiece, byte-level BPE) or read from a file."""
 
 import functools
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from data import cache
 from data.packages import locate
 from data.records import text as text_of
 from data.sources.source import Source
+from data.sources.splits import naming
 from mistake import Mistake
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -60,15 +62,22 @@ class LoadedTokenizer:
     Args:
       load: makes it.
       binding: the gin name of what made this, for messages.
-      vocab_size: declared, so known without loading; a learned vocabulary may have fewer tokens. None: what is loaded says.
+      vocab_size: declared, so known without loading; what is loaded may have fewer tokens. None: as many as it has.
     """
 
     def __init__(self, load: Callable[[], tokenizers.Tokenizer], binding: str, vocab_size: int | None):
         self._load, self._binding, self._declared_size = load, binding, vocab_size
+        self._loaded: tokenizers.Tokenizer | None = None
+        self._lock = threading.Lock()
 
-    @functools.cached_property
+    @property
     def _tokenizer(self) -> tokenizers.Tokenizer:
-        tokenizer = self._load()
+        with self._lock:  # several threads make batches, and one of them loads
+            if self._loaded is None:
+                self._loaded = self._checked(self._load())
+            return self._loaded
+
+    def _checked(self, tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
         # Padding and truncation are the tasks' business; files often carry settings of their own.
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -77,12 +86,14 @@ class LoadedTokenizer:
             raise Mistake(f"{self._binding}: the tokenizer lacks {', '.join(missing)}.")
         if tokenizer.token_to_id("[PAD]") != 0:
             raise Mistake(
-                f"{self._binding}: [PAD] is token {tokenizer.token_to_id('[PAD]')}. It must be 0: zero is padding in every field."
+                f"{self._binding}: [PAD] is token {tokenizer.token_to_id('[PAD]')}. "
+                "It must be 0: zero is padding in every field."
             )
         size = tokenizer.get_vocab_size()
         if self._declared_size is not None and size > self._declared_size:
             raise Mistake(
-                f"{self._binding}.vocab_size: {self._declared_size}, and the tokenizer has {size} tokens. It must be at least that."
+                f"{self._binding}.vocab_size: {self._declared_size}, and the tokenizer has {size} tokens. "
+                "It must be at least that."
             )
         return tokenizer
 
@@ -153,30 +164,34 @@ def wordpiece(
     source: Source = gin.REQUIRED,
     split: str = "train",
     text: str = "text",
-    alphabet: int = 1000,
+    alphabet: int | None = None,
 ) -> Tokenizer:
-    """BERT's WordPiece in lower case, learned from the texts of a split and kept in the cache. The same texts give the same tokens.
+    """BERT's WordPiece in lower case, learned from the texts of a split and kept in the cache.
+
+    The same texts give the same tokens.
 
     Args:
       vocab_size: tokens, special ones included. A small text may give fewer.
       source, split, text: where the texts are: a source, its split, the records' field.
-      alphabet: the commonest characters that get a token; what holds others is [UNK].
+      alphabet: how many characters get a token, the commonest; a word with others is [UNK]. None: those that, with and
+        without '##', take a quarter of the vocabulary, but 100 at least.
     """
     _check_size("wordpiece", vocab_size)
+    kept = max(100, vocab_size // 8) if alphabet is None else alphabet
 
     def train(texts: Callable[[], Iterator[str]]) -> tokenizers.Tokenizer:
         normalizer = normalizers.BertNormalizer(lowercase=True)
         counts: Counter = Counter()
         for each in texts():
             counts.update(normalizer.normalize_str(each))
-        commonest = sorted((char for char in counts if not char.isspace()), key=lambda char: (-counts[char], char))[
-            :alphabet
-        ]
+        by_count = sorted((char for char in counts if not char.isspace()), key=lambda char: (-counts[char], char))
+        commonest = by_count[:kept]
         _check_alphabet("wordpiece", vocab_size, 2 * len(commonest))
         learner = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
         learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
-        # The trainer numbers '##' characters in the order of a hash table with a random seed, and breaks ties by number, so
-        # two runs would learn different tokens. Given as special tokens they have fixed numbers; the vocabulary alone is kept.
+        # The trainer numbers '##' characters in the order of a hash table with a random seed, and breaks ties by
+        # number, so two runs would learn different tokens. Given as special tokens, these have fixed numbers; only the
+        # vocabulary is kept.
         trainer = trainers.WordPieceTrainer(
             vocab_size=vocab_size,
             special_tokens=[*SPECIALS, *("##" + char for char in sorted(commonest))],
@@ -187,14 +202,16 @@ def wordpiece(
         learner.train_from_iterator(texts(), trainer)
         return _bert(learner.get_vocab())
 
-    return _learned("wordpiece", train, vocab_size, source, split, text, alphabet)
+    return _learned("wordpiece", train, vocab_size, source, split, text, kept)
 
 
 @gin.configurable("bpe")
 def bpe(
     vocab_size: int = gin.REQUIRED, source: Source = gin.REQUIRED, split: str = "train", text: str = "text"
 ) -> Tokenizer:
-    """GPT-2's byte-level BPE with BERT's special tokens, learned from the texts of a split and kept in the cache. No text is unknown to it.
+    """GPT-2's byte-level BPE with BERT's special tokens, learned from the texts of a split and kept in the cache.
+
+    No text is unknown to it.
 
     Args: as for wordpiece.
     """
@@ -251,11 +268,14 @@ def _learned(
     """A tokenizer that `train` learns from the texts once, and that comes from the cache afterwards."""
 
     def texts() -> Iterator[str]:
-        records = source.open(split)
+        with naming(f"{binding}.split"):
+            records = source.open(split)
         return (text_of(records[i], text, f"{binding}.text") for i in range(len(records)))
 
     def load() -> tokenizers.Tokenizer:
-        key = cache.key(binding, vocab_size, source.identity(split), text, *settings, version("tokenizers"))
+        with naming(f"{binding}.split"):
+            identity = source.identity(split)
+        key = cache.key(binding, vocab_size, identity, text, *settings, version("tokenizers"))
         folder = cache.build(
             cache.folder() / "tokenizers" / key, lambda partial: train(texts).save(str(partial / "tokenizer.json"))
         )
@@ -272,5 +292,6 @@ def _check_size(binding: str, vocab_size: int) -> None:
 def _check_alphabet(binding: str, vocab_size: int, characters: int) -> None:
     if vocab_size < len(SPECIALS) + characters:
         raise Mistake(
-            f"{binding}.vocab_size: {vocab_size} does not hold the alphabet. It must be at least {len(SPECIALS) + characters}."
+            f"{binding}.vocab_size: {vocab_size} does not hold the alphabet. "
+            f"It must be at least {len(SPECIALS) + characters}."
         )

@@ -68,6 +68,8 @@ class Bert(nnx.Module):
         initializer_stddev: float | None = 0.02,
         dtype: Literal["float32", "bfloat16"] = "float32",
     ):
+        _check_positive(num_layers=num_layers, width=width, num_heads=num_heads, num_kv_heads=num_kv_heads)
+        _check_positive(head_dim=head_dim, mlp_width=mlp_width, vocab_size=vocab_size, max_length=max_length)
         _check_sizes(width, num_heads, num_kv_heads, head_dim, positions)
         init = None if initializer_stddev is None else TruncatedNormal(initializer_stddev)
         self.width, self.vocab_size, self.max_length = width, vocab_size, max_length
@@ -117,6 +119,9 @@ class Bert(nnx.Module):
         randomness: Randomness | None = None,
     ) -> jax.Array:
         """Hidden states [B, S, D] of int32 inputs [B, S]. Segment id 0 is padding: no token sees it, and its own state means nothing."""
+        if tokens_BS.shape[1] > self.max_length:
+            length = tokens_BS.shape[1]
+            raise Mistake(f"bert.max_length: {self.max_length}, and the batch has sequences of {length}. Set it to that.")
         with part("encoder"):
             x_BSD = self.embeddings(tokens_BS, positions_BS, token_types_BS, self.dtype)
             if self.positions == "sinusoidal":
@@ -156,6 +161,12 @@ def _activation(name: str):
     return activation(name, "bert.activation")
 
 
+def _check_positive(**sizes: int | None) -> None:
+    for name, size in sizes.items():
+        if size is not None and size < 1:
+            raise Mistake(f"bert.{name}: {size}. It must be at least 1.")
+
+
 def _check_sizes(width: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None, positions: str) -> None:
     if head_dim is None and width % num_heads:
         fits = [n for n in range(1, width + 1) if width % n == 0]
@@ -164,6 +175,8 @@ def _check_sizes(width: int, num_heads: int, num_kv_heads: int | None, head_dim:
     if num_kv_heads is not None and num_heads % num_kv_heads:
         fits = [n for n in range(1, num_heads + 1) if num_heads % n == 0]
         raise Mistake(f"bert.num_kv_heads: {num_kv_heads} does not divide bert.num_heads {num_heads}. Those that do: {fits}.")
+    if positions == "sinusoidal" and width % 2:
+        raise Mistake(f"bert.positions: 'sinusoidal' pairs sines with cosines, so an odd bert.width ({width}) can't be.")
     dim = width // num_heads if head_dim is None else head_dim
     if positions == "rotary" and dim % 2:
         raise Mistake(f"bert.positions: 'rotary' turns pairs of dimensions, so an odd head dimension ({dim}) can't be. Set bert.head_dim to an even one.")

@@ -79,7 +79,11 @@ def explanation(layout: Layout, **kinds: Iterable[Resolved]) -> Explanation:
 
 
 def _row(kind: str, resolved: Resolved) -> Row:
-    fired = tuple(dict.fromkeys(str(rule) for rule in resolved.rules if rule is not None))
+    fired = dict.fromkeys(
+        f"{rule}, which does not divide: whole" if rule.mesh_axes != split else str(rule)
+        for rule, split in zip(resolved.rules, resolved.split, strict=True)
+        if rule is not None
+    )
     because = ""
     if resolved.ways == 1 and resolved.shape:
         missing = [name for name, rule in zip(resolved.names, resolved.rules, strict=True) if name and rule is None]
@@ -95,7 +99,7 @@ def _row(kind: str, resolved: Resolved) -> Row:
         resolved.dtype.name,
         resolved.names,
         tuple(resolved.spec),
-        fired,
+        tuple(fired),
         resolved.bytes,
         resolved.bytes_per_device,
         because,

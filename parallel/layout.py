@@ -10,6 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from mistake import Mistake, nearest
+from parallel import axes
 from parallel.attention import attention
 from parallel.remat import Remat
 from parallel.rules import Rule, Rules
@@ -19,7 +20,8 @@ from parallel.rules import Rule, Rules
 class Resolved:
     """Where one tensor goes.
 
-    rules: for each dimension the rule that decided, or None when the name has none. fallbacks: rules marked '?' that did not divide.
+    rules: for each dimension the rule that decided, or None when the name has none. split: the mesh axes that each dimension is
+    split over, () for none. ways: into how many pieces that is in all.
     """
 
     kind: str
@@ -28,14 +30,18 @@ class Resolved:
     names: tuple[str | None, ...]
     dtype: np.dtype
     rules: tuple[Rule | None, ...]
-    fallbacks: tuple[Rule, ...]
+    split: tuple[tuple[str, ...], ...]
     ways: int
 
     @property
     def spec(self) -> PartitionSpec:
         """The mesh axes of each dimension."""
-        entries = [_entry(() if rule is None or rule in self.fallbacks else rule.mesh_axes) for rule in self.rules]
-        return PartitionSpec(*entries)
+        return PartitionSpec(*map(_entry, self.split))
+
+    @property
+    def fallbacks(self) -> tuple[Rule, ...]:
+        """The rules, all marked '?', that do not divide a dimension, which is whole therefore."""
+        return tuple(rule for rule, split in zip(self.rules, self.split, strict=True) if rule and rule.mesh_axes != split)
 
     @property
     def bytes(self) -> int:
@@ -68,14 +74,15 @@ class Layout:
         origin: Callable[[str, str], str] = lambda binding, key: "",
     ):
         self.sizes, self.mesh, self.remat = dict(sizes), mesh, remat or Remat()
-        self.parts = {"": rules[""].compile(self.sizes, origin)}
+        self.parts: dict[str, dict[str, dict[str, Rule]]] = {}
+        whole = rules[""].compile(self.sizes, origin)
         for scope, own in rules.items():
-            if scope:
-                tables = own.compile(self.sizes, origin, scope)
-                # What a part does not say itself it takes from the whole model: the same rules, at the same place.
-                same = {kind for kind, table in own.tables.items() if table == rules[""].tables[kind]}
-                self.parts[scope.replace("/", ".")] = tables | {kind: self.parts[""][kind] for kind in same}
+            tables = own.compile(self.sizes, origin, scope)
+            # What a part does not say itself it takes from the whole model: the same rules, at the same place.
+            tables |= {kind: whole[kind] for kind, table in own.tables.items() if table == rules[""].tables[kind]}
+            self.parts[scope.replace("/", ".")] = tables | {"optimizer": tables["weights"] | tables["optimizer"]}
         self.fired: set[Rule] = set()
+        self.met_axes: set[str] = set()
         self.met_parts: set[str] = set()
         self.activations: list[Resolved] | None = None
 
@@ -84,13 +91,17 @@ class Layout:
     def resolve(self, kind: str, path: str, shape: tuple[int, ...], names: tuple[str | None, ...], dtype) -> Resolved:
         """The one sharding of the tensor `path`. kind: 'weights', 'activations' or 'optimizer'. A name of None is replicated.
 
-        Raises Mistake, naming tensor, dimension and rule, when one mesh axis would split the tensor twice or a size is not divided.
+        Raises Mistake, naming tensor, dimension and rule, when a name is not in the catalogue, one mesh axis would split the tensor
+        twice, or a size is not divided.
         """
+        for name in filter(None, names):
+            axes.require(name, _show(path, shape, names))
         table = self._table(kind, path)
         rules = tuple(table.get(name) if name else None for name in names)
         used: dict[str, Rule] = {}
-        fallbacks, ways = [], 1
+        splits, ways = [], 1
         for name, size, rule in zip(names, shape, rules, strict=True):
+            splits.append(())
             if rule is None:
                 continue
             self.fired.add(rule)
@@ -98,7 +109,6 @@ class Layout:
             if size % split:
                 if not rule.optional:
                     raise Mistake(self._indivisible(path, shape, names, name, size, split, rule))
-                fallbacks.append(rule)
                 continue
             for axis in rule.mesh_axes:
                 if axis in used:
@@ -107,8 +117,10 @@ class Layout:
                         f"Put one of them on another axis, or replicate it: {rule.name!r}: None."
                     )
                 used[axis] = rule
+            self.met_axes.update(rule.mesh_axes)
+            splits[-1] = rule.mesh_axes
             ways *= split
-        return Resolved(kind, path, tuple(shape), tuple(names), np.dtype(dtype), rules, tuple(fallbacks), ways)
+        return Resolved(kind, path, tuple(shape), tuple(names), np.dtype(dtype), rules, tuple(splits), ways)
 
     def sharding(self, resolved: Resolved, memory_kind: str | None = None) -> NamedSharding:
         """The placement on this layout's devices."""
@@ -135,9 +147,8 @@ class Layout:
                     f"{rule.binding}: no tensor it is for has a dimension {rule.name!r}{where}. {nearest(rule.name, names)} "
                     f"Drop it, or mark it as meant for other models too: '{rule.name}?'."
                 )
-        met = {axis for rule in self.fired for axis in rule.mesh_axes}
         for axis, size in self.sizes.items():
-            if axis not in met:
+            if axis not in self.met_axes:
                 faults.append(
                     f"mesh.axes: nothing of this model is on axis {axis!r}, so its {size} devices would all do the same work. "
                     f"Name it in rules.weights or rules.activations, or leave it out."
@@ -153,12 +164,12 @@ class Layout:
         return self.parts[max(inside, key=len, default="")][kind]
 
     def _indivisible(self, path, shape, names, name, size, split, rule) -> str:
-        axes = ", ".join(f"{axis} ({self.sizes[axis]} devices)" for axis in rule.mesh_axes)
+        over = ", ".join(f"{axis} ({self.sizes[axis]} devices)" for axis in rule.mesh_axes)
         below = size // split * split
         fits = ", ".join(str(n) for n in (below, below + split) if n)
         where = f" ({rule.place})" if rule.place else ""
         return (
-            f"{_show(path, shape, names)}: {name!r} -> {axes} does not divide {size}{where}.\n"
+            f"{_show(path, shape, names)}: {name!r} -> {over} does not divide {size}{where}.\n"
             f"Sizes that fit: {fits}. Or let it be replicated: {name!r}: None, or '{name}?': where it does not divide."
         )
 

@@ -45,6 +45,8 @@ class MeshAxes:
                 raise Mistake(f"mesh.slices: {name!r} is not an axis of mesh.axes. Axes: {', '.join(axes)}.")
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise Mistake(f"mesh.slices: {name!r} has {count!r} slices. A number of slices is a positive integer.")
+        if num_devices is not None and (isinstance(num_devices, bool) or not isinstance(num_devices, int) or num_devices < 1):
+            raise Mistake(f"mesh.num_devices: {num_devices!r}. A number of devices is a positive integer, or None for all.")
         self.axes, self.slices = dict(axes), dict(slices or {})
         self.num_devices, self.simulated_devices = num_devices, simulated_devices
 
@@ -99,7 +101,10 @@ def _hybrid(sizes: dict[str, int], slices: dict[str, int], devices: list[jax.Dev
     """A grid in which only the axes in `slices` cross from one slice to another."""
     outer = [slices.get(name, 1) for name in sizes]
     inner = [size // count for size, count in zip(sizes.values(), outer, strict=True)]
-    if hasattr(devices[0], "slice_index") and len({d.slice_index for d in devices}) > 1:
+    there = len({getattr(d, "slice_index", 0) for d in devices})
+    if there > 1:
+        if there != math.prod(outer):
+            raise Mistake(f"mesh.slices: {slices} makes {math.prod(outer)} slices, and the devices lie in {there}.")
         return mesh_utils.create_hybrid_device_mesh(inner, outer, devices, allow_split_physical_axes=True)
     # No slices of its own (simulated devices, or one slice): consecutive devices stand for a slice.
     grid = np.array(devices, dtype=object).reshape(*outer, *inner)

@@ -6,6 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from mistake import Mistake
 from parallel.parameters import name_key
 
 
@@ -39,7 +40,7 @@ class Randomness:
         keys_B2 = jax.vmap(lambda example: jax.random.bits(jax.random.fold_in(self.key, example), (2,)))(self.example_B)
         first, second = (keys_B2[:, i].reshape(-1, *(1,) * (len(shape) - 1)) for i in range(2))
         bits = _mix(_mix(_positions(shape) + first) + second)
-        return bits < jnp.uint32(round((1.0 - rate) * 2**32))
+        return bits < jnp.uint32(min(round((1.0 - rate) * 2**32), 2**32 - 1))
 
 
 def _positions(shape: tuple[int, ...]) -> jax.Array:
@@ -63,7 +64,12 @@ def _mix(x: jax.Array) -> jax.Array:
 
 
 def dropout(x: jax.Array, rate: float, randomness: Randomness | None, name: str) -> jax.Array:
-    """x [B, ...] with elements zeroed with probability `rate` and the rest scaled by 1/(1 - rate); x itself when there is no randomness."""
+    """x [B, ...] with elements zeroed with probability `rate` and the rest scaled by 1/(1 - rate); x itself when there is no randomness.
+
+    Raises Mistake for a rate that is none.
+    """
+    if not 0.0 <= rate < 1.0:
+        raise Mistake(f"dropout: {rate} for {name!r} is not a rate. It must be at least 0 and below 1.")
     if randomness is None or rate == 0.0:
         return x
     keep = randomness.named(name).keep(rate, x.shape)

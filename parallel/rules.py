@@ -48,7 +48,7 @@ class Rules:
         self.tables = {"weights": weights, "activations": activations, "optimizer": optimizer or {}}
 
     def compile(self, mesh_axes: dict[str, int], origin: Callable[[str, str], str], scope: str = "") -> dict[str, dict[str, Rule]]:
-        """The checked tables: for each kind, the rule of each logical name. Raises Mistake listing all that is wrong.
+        """The checked tables: for each kind, the rule of each logical name that has one. Raises Mistake listing all that is wrong.
 
         origin: (binding, key) -> 'file:line', or ''. scope: the part these rules are for.
         """
@@ -56,6 +56,8 @@ class Rules:
         for kind, table in self.tables.items():
             binding = f"{scope}/rules.{kind}" if scope else f"rules.{kind}"
             compiled[kind] = {}
+            if not isinstance(table, dict):
+                raise Mistake(f"{binding}: {table!r} is not a table of rules. Write one such as {{'batch': 'data'}}; {{}} has none.")
             for key, value in table.items():
                 try:
                     rule = _rule(binding, key, value, mesh_axes, origin(binding, key))
@@ -67,7 +69,6 @@ class Rules:
                     faults.append(f"{mistake}" + (f" ({place})" if place else ""))
         if faults:
             raise Mistake("\n".join(faults))
-        compiled["optimizer"] = compiled["weights"] | compiled["optimizer"]
         return compiled
 
 
@@ -76,6 +77,8 @@ def _rule(binding: str, key: str, value: Value, mesh_axes: dict[str, int], place
         raise Mistake(f"{binding}: {key!r} is not a logical axis: a name in quotes is meant.")
     name = key.removesuffix("?")
     axes.require(name, binding)
+    if not (value is None or isinstance(value, (str, tuple, list))):
+        raise Mistake(f"{binding}: {name!r} -> {value!r}. A value is a mesh axis, a tuple of them, or None.")
     values = () if value is None else (value,) if isinstance(value, str) else tuple(value)
     for axis in values:
         if axis not in mesh_axes:

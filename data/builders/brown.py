@@ -1,4 +1,4 @@
-"""The Brown corpus as a TFDS data set, in three cuts: documents, passages with their genre, sentences with their tags."""
+"""The Brown corpus as a TFDS data set: documents, passages with their genre, sentences with their tags."""
 
 import hashlib
 import re
@@ -35,10 +35,10 @@ Sentence = list[tuple[str, str]]  # (word, Brown tag)
 
 
 class Brown(tfds.core.GeneratorBasedBuilder):
-    """500 American texts of 1961, 2,000 words each, in 15 genres, each word with its part of speech (Francis and Kucera 1964).
+    """500 American texts of 1961, 2,000 words each, in 15 genres, each word with its tag (Francis and Kucera 1964).
 
-    A text is wholly in one split. Of each genre the tenth whose names have the smallest hashes is 'test', the next tenth
-    'validation', at least one text each, so every genre is in every split.
+    A text is wholly in one split. Of each genre the tenth whose names have the smallest hashes is 'test', the next
+    tenth 'validation', at least one text each, so every genre is in every split.
     """
 
     # TFDS would look for it with a package (importlib_resources) that it fails to require.

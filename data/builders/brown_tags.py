@@ -1,4 +1,4 @@
-"""Brown's 472 tags as 12 parts of speech, those of Petrov, Das and McDonald 2012 ("A Universal Part-of-Speech Tagset")."""
+"""Brown's 472 tags as the 12 parts of speech of Petrov et al. 2012, "A Universal Part-of-Speech Tagset"."""
 
 import functools
 

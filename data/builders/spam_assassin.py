@@ -14,8 +14,9 @@ from data.mail import body_text
 class SpamAssassin(tfds.core.GeneratorBasedBuilder):
     """{'text', 'label'}: 6,046 mails in five groups, those of 'spam' and those of 'ham' ('hard-ham' looks like spam).
 
-    Headers are left out, for they say how a mail came into the corpus. A mail's split follows from the hash of its text, so
-    copies of one text are never on both sides: about 80% train, 10% validation, 10% test. Mails without text are left out.
+    Headers are left out, for they say how a mail came into the corpus. A mail's split follows from the hash of its
+    text, so copies of one text are never on both sides: about 80% train, 10% validation, 10% test. Mails without text
+    are left out.
     """
 
     # TFDS would look for it with a package (importlib_resources) that it fails to require.

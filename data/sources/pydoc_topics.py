@@ -1,4 +1,4 @@
-"""The help texts of the running CPython: 465 kB of English about Python, always there, so the default corpus for trying things out."""
+"""The help texts of the running CPython: 465 kB of English, always there: the corpus for trying things out."""
 
 import hashlib
 from collections.abc import Sequence

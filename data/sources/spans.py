@@ -17,9 +17,9 @@ Paths = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 
 
 class Spans(Sequence):
-    """The stretches that `pattern` finds in files, made records by `read(bytes, file, first byte)`; None takes each file as a whole.
+    """The stretches that `pattern` finds in files, made records by `read(bytes, file, first byte)`.
 
-    Files are memory-mapped: what is kept are the stretches' ends.
+    Without a pattern each file is one. Files are memory-mapped: what is kept are the stretches' ends.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ def decode(content: bytes, binding: str, file: Path, start: int) -> str:
 def files_of(paths: Paths, split: str, source: str) -> tuple[str, list[Path]]:
     """The name of the split that `split` is of, and its files.
 
-    `paths` is a path or pattern ('corpus/**/*.txt'), or several, which are 'train'; or {split: those}. Raises Mistake, beginning
-    with `source`, for one that matches no file.
+    `paths` is a path or pattern ('corpus/**/*.txt'), or several, which are 'train'; or {split: those}. Raises Mistake,
+    beginning with `source`, for one that matches no file.
     """
     splits = paths if isinstance(paths, Mapping) else {"train": paths}
     name, *_ = parse(split, list(splits), source)

@@ -1,7 +1,8 @@
 """TFDS's split syntax for any source: 'train', 'train[:90%]', 'train[100:]', 'train[-10%:]'."""
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mistake import Mistake, nearest
@@ -10,7 +11,16 @@ _SPLIT = re.compile(r"(?P<name>\w[\w.-]*)(\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+%?
 
 
 class SplitMistake(Mistake):
-    """A split that isn't there. Its message begins with the source: whoever named the split puts that binding before it."""
+    """A split that isn't there. The message begins with the source: who named the split puts that binding first."""
+
+
+@contextlib.contextmanager
+def naming(binding: str) -> Iterator[None]:
+    """Around the opening of a split that `binding` names: a mistake in it says so first."""
+    try:
+        yield
+    except SplitMistake as mistake:
+        raise Mistake(f"{binding}: {mistake}") from None
 
 
 class Slice(Sequence):
@@ -40,11 +50,16 @@ def parse(split: str, names: Sequence[str], source: str) -> tuple[str, str | Non
 
 
 def select(splits: Mapping[str, Sequence[Any]], split: str, source: str) -> Sequence[Any]:
-    """The records that `split` means. Percentages round to the closest record, as in TFDS; both ends must lie within the split."""
+    """The records that `split` means. Percentages round to the closest record, as in TFDS.
+
+    Raises SplitMistake when an end lies outside of the split, or one is a percentage and the other is not.
+    """
     name, start, stop = parse(split, list(splits), source)
     records = splits[name]
     if start is None and stop is None:
         return records
+    if start and stop and start.endswith("%") != stop.endswith("%"):
+        raise SplitMistake(f"{source}: {split!r} mixes percentages and numbers of records. Write both ends in one way.")
     count = len(records)
     low, high = _boundary(start, 0, count), _boundary(stop, count, count)
     if not 0 <= low <= high <= count:

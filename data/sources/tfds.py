@@ -17,9 +17,10 @@ class TFDS:
     """Records as a TFDS data set has them (text is UTF-8 bytes, a class its number).
 
     Args:
-      name: as TFDS writes it: 'ag_news_subset', 'glue/sst2', 'mnist:3.0.1'; or one of this project's own: 'spam_assassin',
-        'brown/documents', 'brown/passages', 'brown/sentences'.
-      data_dir: where it is prepared; None is the cache for our own, else TFDS's default (~/tensorflow_datasets or $TFDS_DATA_DIR).
+      name: as TFDS writes it: 'ag_news_subset', 'glue/sst2', 'mnist:3.0.1'; or one of this project's own:
+        'spam_assassin', 'brown/documents', 'brown/passages', 'brown/sentences'.
+      data_dir: where it is prepared; None is the cache for our own, else TFDS's default ($TFDS_DATA_DIR or
+        ~/tensorflow_datasets).
       download: whether to download and prepare a data set that isn't there. Without it no network is used.
     """
 
@@ -40,7 +41,7 @@ class TFDS:
 
     def identity(self, split: str) -> str:
         info = self._builder().info
-        counts = {name: [part.num_examples, part.num_bytes] for name, part in sorted(info.splits.items())}
+        counts = {name: [part.num_examples, int(part.num_bytes)] for name, part in sorted(info.splits.items())}
         return f"tfds {info.full_name} {counts} {split}"
 
     def _builder(self) -> Any:
@@ -57,7 +58,8 @@ class TFDS:
             importlib.import_module(f"data.builders.{package}")
         elif package.namespace and not self._download:
             raise Mistake(
-                f"tfds.name: {self._name!r} is not TFDS's own: TFDS asks the network about it. Set tfds.download = True."
+                f"tfds.name: {self._name!r} is not TFDS's own: TFDS asks the network about it. "
+                "Set tfds.download = True."
             )
         elif not package.namespace and str(package) not in tfds.list_builders(with_community_datasets=False):
             known = [*builders.NAMES, *tfds.list_builders(with_community_datasets=False)]
@@ -72,10 +74,11 @@ class TFDS:
         if not self._download:
             mend = f"python -m data.fetch {package}" if ours else _prepare_command(self._name)
             raise Mistake(
-                f"tfds.name: {self._name!r} is not in {builder.data_path}. Set tfds.download = True, or prepare it with: {mend}"
+                f"tfds.name: {self._name!r} is not in {builder.data_path}. "
+                f"Set tfds.download = True, or prepare it with: {mend}"
             )
-        if ours and self._data_dir is None:
-            fetch.prepare(str(package), builder.builder_config and builder.builder_config.name)
+        if ours:
+            fetch.prepare(str(package), builder.builder_config and builder.builder_config.name, data_dir)
         else:
             builder.download_and_prepare()
         return self._builder()
@@ -83,4 +86,5 @@ class TFDS:
 
 def _prepare_command(name: str) -> str:
     """TFDS's own `tfds build` needs TensorFlow; this does not."""
-    return f"""python -c "import tensorflow_datasets as t; t.builder('{name}', file_format='array_record').download_and_prepare()\""""
+    prepare = f"tfds.builder('{name}', file_format='array_record').download_and_prepare()"
+    return f'python -c "import tensorflow_datasets as tfds; {prepare}"'

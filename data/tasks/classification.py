@@ -10,8 +10,9 @@ from data.corpus import Corpus, tokenise
 from data.features import Feature, sequence
 from data.frame import FRAME, frame
 from data.sources.source import Record, Source
+from data.sources.splits import naming
 from data.tasks.labels import Labels
-from data.tasks.task import Example, Split, check_at_least, naming, require_rows, stream
+from data.tasks.task import Example, Split, check_at_least, require_rows, stream
 from data.tokenizer import Tokenizer
 
 

@@ -9,7 +9,7 @@ from mistake import Mistake, nearest
 
 
 class Labels:
-    """Reads the field `name`, named by `binding`.label: a class's number below `num_classes`, or one of the names `labels`."""
+    """Reads the field `name`, which `binding`.label says: a number below `num_classes`, or a name among `labels`."""
 
     def __init__(self, binding: str, name: str, num_classes: int, labels: Sequence[str] | None):
         if num_classes < 2:
@@ -32,7 +32,8 @@ class Labels:
             text = as_text(value, f"{self._binding}.label: field {self._name!r}")
             if text not in self._numbers:
                 raise Mistake(
-                    f"{self._binding}.labels: there is no {text!r}, which a record has. {nearest(text, self._numbers)}".rstrip()
+                    f"{self._binding}.labels: there is no {text!r}, which a record has. "
+                    f"{nearest(text, self._numbers)}".rstrip()
                 )
             return self._numbers[text]
         if isinstance(value, (str, bytes)):

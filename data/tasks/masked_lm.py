@@ -9,7 +9,8 @@ from data.frame import FRAME
 from data.masking import Masking, predictions
 from data.packing import PackedRows, plan
 from data.sources.source import Source
-from data.tasks.task import Split, check_at_least, naming, require_rows, stream
+from data.sources.splits import naming
+from data.tasks.task import Split, check_at_least, require_rows, stream
 from data.tokenizer import Tokenizer
 from mistake import Mistake
 

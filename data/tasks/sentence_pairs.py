@@ -11,7 +11,8 @@ from data.features import Feature, sequence
 from data.frame import FRAME, frame
 from data.packing import pieces
 from data.sources.source import Source
-from data.tasks.task import Example, Split, check_at_least, naming, require_rows, stream
+from data.sources.splits import naming
+from data.tasks.task import Example, Split, check_at_least, require_rows, stream
 from data.tokenizer import Tokenizer
 
 # The two texts of a pair, by the pair's number.
@@ -28,8 +29,8 @@ class SentencePairsData:
       min_tokens: texts that would have fewer make no pair.
       train_split, eval_split: of the source.
       text: the records' field.
-      pair: the field that holds the other text, which is cut where it is too long. None: a document is cut into stretches of twice
-        the length, and the halves of each stretch are a pair.
+      pair: the field that holds the other text, which is cut where it is too long. None: a document is cut into
+        stretches of twice the length, and the halves of each stretch are a pair.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Random tokens in the shape of masked LM batches: for benchmarks and plans, where what the tokens say doesn't matter."""
+"""Random tokens in the shape of masked LM batches: for benchmarks and plans, where what they say doesn't matter."""
 
 from collections.abc import Sequence
 

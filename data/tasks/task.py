@@ -1,15 +1,12 @@
-"""What every task offers, and what tasks share: random streams, sizes, the naming of splits."""
+"""What every task offers, and what tasks share: random streams and checks."""
 
-import contextlib
 import hashlib
-from collections.abc import Iterator
 from typing import Literal, Protocol
 
 import grain
 import numpy as np
 
 from data.features import Feature
-from data.sources.splits import SplitMistake
 from mistake import Mistake
 
 Split = Literal["train", "eval"]
@@ -27,23 +24,14 @@ class Task(Protocol):
     def examples(self, split: Split, seed: int) -> grain.MapDataset:
         """One epoch: 'train' in an order drawn from `seed`, 'eval' in the order of the source.
 
-        Element i is a function of (split, seed, i) alone. Elements past the end are those of later epochs, with an order
-        and noise of their own: that is what MapDataset.repeat() yields.
+        Element i is a function of (split, seed, i) alone. Elements past the end are those of later epochs, with an
+        order and noise of their own: that is what MapDataset.repeat() yields.
         """
 
 
 def stream(seed: int, name: str) -> int:
     """A seed, 0 to 2**32 - 1, for the randomness called `name` of a run with `seed`."""
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "big")
-
-
-@contextlib.contextmanager
-def naming(binding: str) -> Iterator[None]:
-    """Where a split is opened that `binding` names: a mistake in it says so first."""
-    try:
-        yield
-    except SplitMistake as mistake:
-        raise Mistake(f"{binding}: {mistake}") from None
 
 
 def check_at_least(binding: str, value: int, least: int, why: str) -> None:

@@ -10,15 +10,16 @@ from data.features import Feature, sequence
 from data.frame import FRAME, frame
 from data.records import as_text, field
 from data.sources.source import Record, Source
+from data.sources.splits import naming
 from data.tasks.labels import Labels
-from data.tasks.task import Example, Split, check_at_least, naming, require_rows, stream
+from data.tasks.task import Example, Split, check_at_least, require_rows, stream
 from data.tokenizer import Tokenizer
 from mistake import Mistake
 
 
 @gin.configurable("token_classification_data")
 class TokenClassificationData:
-    """[CLS] words [SEP]; the first token of each word carries its label, the others weigh nothing (Devlin et al. 2018, section 5.3).
+    """[CLS] words [SEP]; a word's first token carries its label, the others weigh nothing (Devlin et al. 2018, 5.3).
 
     Args:
       source, tokenizer: such as `@tfds()`, `@wordpiece()`.

@@ -4,14 +4,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from models.layers.initializers import TruncatedNormal
 from parallel.annotate import param
 
 
 class Embedding(nnx.Module):
     """A table [rows, D]: ids [...] int32 -> [..., D]. `rows_name` is the logical name of its rows ('vocab', 'position', 'token_type')."""
 
-    def __init__(self, rows: int, width: int, *, rows_name: str, init=TruncatedNormal(0.02)):
+    def __init__(self, rows: int, width: int, *, rows_name: str, init):
         self.rows = rows
         self.table = param((rows, width), (rows_name, "embed"), init)
 

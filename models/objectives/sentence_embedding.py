@@ -31,7 +31,8 @@ class SentenceEmbedding(nnx.Module):
         # An example that is padding is nobody's negative.
         scores_BB = jnp.where((weight_B > 0)[:, None] & (weight_B > 0)[None, :], scores_BB, jnp.finfo(jnp.float32).min)
         own_B = jnp.diagonal(scores_BB)
-        loss_B = (jax.nn.logsumexp(scores_BB, 1) + jax.nn.logsumexp(scores_BB, 0)) / 2 - own_B
+        # Each difference before the sum: a padding example's scores are the lowest float, and two of those overflow.
+        loss_B = ((jax.nn.logsumexp(scores_BB, 1) - own_B) + (jax.nn.logsumexp(scores_BB, 0) - own_B)) / 2
         right_B = own_B >= scores_BB.max(1)
         weight = weight_B.sum()
         return {"loss": (jnp.sum(loss_B * weight_B), weight), "accuracy": (jnp.sum(right_B * weight_B), weight)}

@@ -103,7 +103,8 @@ def _unread_macros(bindings: Bindings, history: Sequence[Written]) -> Iterator[s
     read = {leaf.name for written in history for leaf in walk(written.value) if isinstance(leaf, Macro)}
     for name, written in bindings.items():
         if name.is_macro and name.configurable not in read:
-            yield f"{name}: nothing reads this macro, as %{name} ({written.place()}). {nearest(name.configurable, read)}".rstrip()
+            hint = nearest(name.configurable, read)
+            yield f"{name}: nothing reads this macro, as %{name} ({written.place()}). {hint}".rstrip()
 
 
 def _type(written: Written, macros: Mapping[str, object]) -> Iterator[str]:

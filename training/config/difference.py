@@ -11,7 +11,8 @@ from training.config.reading import Written, parse
 def difference(old_text: str, new_text: str, ignore: Iterable[str] = ()) -> str:
     """'binding: old -> new (origin)' a line, '' when all values are equal; both texts as Config.operative() makes them.
 
-    Neither is loaded, so that names may be gone. ignore: bindings, or patterns such as 'checkpoint.*', that may change freely.
+    Neither is loaded, so that names may be gone.
+    ignore: bindings, or patterns such as 'checkpoint.*', that may change freely.
     """
     old, new = _by_name(old_text), _by_name(new_text)
     origins, ignored, lines = _origins(new_text), tuple(ignore), []

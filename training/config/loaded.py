@@ -26,9 +26,9 @@ class Config:
     notes: list[str]
 
     def origin(self, binding: str, key: str | None = None) -> str:
-        """Where a value was set: 'configs/x.gin:7', '--gin.mesh.axes', or 'default'. key: of a dict, for the line of that key.
+        """Where a value was set: 'configs/x.gin:7', '--gin.mesh.axes', or 'default'.
 
-        'configs/x.gin:7, STEPS: configs/y.gin:3' where it is set to a macro.
+        'configs/x.gin:7, STEPS: configs/y.gin:3' where it is set to a macro. key: of a dict, for the line of that key.
         """
         written = self._holding(_canonical(Name.parse(binding)))
         if written is None:
@@ -38,7 +38,7 @@ class Config:
         return written.place(key)
 
     def point(self, message: str) -> str:
-        """`message` with ' (file:line)' after each line that begins with a binding and doesn't say its place already."""
+        """`message` with ' (file:line)' after each line that begins with a binding and doesn't say its place."""
         return "\n".join(map(self._point_line, message.split("\n")))
 
     def scopes(self, configurable: str) -> list[str]:
@@ -105,7 +105,8 @@ def load(
 ) -> Config:
     """Reads gin files, then 'NAME=VALUE' of flags, later ones win, and binds all of it in gin, which is cleared before.
 
-    Everything that they may name is registered already. roots: folders, besides the current one, that paths may be relative to.
+    Everything that they may name is registered already.
+    roots: folders, besides the current one, that paths may be relative to.
     constructs: configurables that the caller will construct without a reference; what they require is checked too.
     Raises Mistake for all that is wrong, each line with its file and line; gin then stays as it was.
     """

@@ -1,4 +1,4 @@
-"""What is no mistake, yet rarely meant: overrides that a later include undoes, and macros whose readers were overridden."""
+"""What is no mistake, yet rarely meant: overrides that a later include undoes, macros without effect."""
 
 from collections.abc import Iterator, Sequence
 

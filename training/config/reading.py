@@ -1,4 +1,4 @@
-"""From gin files and flags to the bindings they write, in the order in which they count, each with its file and line."""
+"""From gin files and flags to the bindings they write, in the order in which they count, with file and line."""
 
 import collections
 import dataclasses
@@ -78,14 +78,17 @@ class _Parser(config_parser.ConfigParser):
 
 
 class Reader:
-    """Reads gin files with all that they include. Paths are relative to the current directory, the including file, or `roots`."""
+    """Reads gin files with all that they include.
+
+    Paths are relative to the current directory, to the including file's folder, or to one of `roots`.
+    """
 
     def __init__(self, roots: Sequence[str]):
         self._roots = [pathlib.Path(root).absolute() for root in roots]
         self._readings = itertools.count()
 
     def file(self, path: str) -> Iterator[Written]:
-        """What the file and its includes write, in order. Raises Mistake for a file that is not there, a cycle, and bad syntax."""
+        """What the file and its includes write, in order. Raises Mistake for a missing file, a circle, bad syntax."""
         yield from self._file(self._locate(path, "--gin_file", None), ())
 
     def flag(self, binding: str) -> Written:
@@ -97,7 +100,7 @@ class Reader:
         return written[0]
 
     def _file(self, path: pathlib.Path, above: tuple[tuple[pathlib.Path, int, str], ...]) -> Iterator[Written]:
-        """above: of each file that is being read its path, the number of this reading, and where it includes the next."""
+        """above: of each file that is being read its path, the reading's number, and where it includes the next."""
         if path in (other for other, _, _ in above):
             circle = " -> ".join(place for _, _, place in above)
             raise Mistake(
@@ -133,7 +136,7 @@ class Reader:
 
 
 def _like_path(candidates: Sequence[pathlib.Path]) -> str:
-    """What may be meant by a path at which there is no file: another file of its folder, or another folder beside that."""
+    """What may be meant by a path at which there is no file: another file of its folder, or another folder."""
     for path in candidates:
         if path.parent.is_dir():
             there = sorted(file.name for file in path.parent.iterdir() if file.suffix == ".gin")

@@ -1,4 +1,4 @@
-"""Which bindings a run has read, which of its values were defaults, and what is wrong with a binding that nothing read."""
+"""Which bindings a run has read, which of its values were defaults, and why a binding was not read."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,10 @@ class Reads:
 
 
 def reads(bindings: Bindings, calls: Calls) -> Reads:
-    """What gin's `calls` took from `bindings`. Wherever a parameter had its default, no binding without a scope exists."""
+    """What gin's `calls` took from `bindings`.
+
+    A default is named without a scope: where a call had it, nothing is bound without a scope.
+    """
     read, defaults = set(), {}
     for (scope, configurable), parameters in calls.items():
         for parameter, value in parameters.items():
@@ -50,7 +53,7 @@ def _why(name: Name, place: str, bindings: Bindings, calls: Calls, opened: set[s
     if not scopes:
         where = f" in the scope {name.scope!r}" if name.scope else ""
         return f"nothing uses {name.configurable!r}{where} ({place}). Take this out, or refer to @{name.configurable}."
-    rivals = [other for other in bindings if other != name and other[1:] == name[1:]]
+    rivals = [other for other in bindings if other[1:] == name[1:] and len(other.scope) > len(name.scope)]
     inner = [str(other) for other in rivals if any(covers(other.scope, scope) for scope in scopes)]
     if inner:
         return f"no effect: {' and '.join(inner)} holds wherever it would ({place}). Take this out."

@@ -1,4 +1,4 @@
-"""What gin keeps to itself: which configurables there are, and with which values they were called. Nothing else looks inside gin."""
+"""The one file that looks inside gin: which configurables there are, and with which values they were called."""
 
 import dataclasses
 import inspect
@@ -87,8 +87,9 @@ def is_required(name: str) -> bool:
 
 
 def calls() -> dict[tuple[str, str], dict[str, Any]]:
-    """(scope, configurable) -> the parameters that gin gave it there, bound ones and literal defaults, since the last load.
+    """(scope, configurable) -> the parameters that gin gave it there, since the last load.
 
+    They are the bound ones and the defaults that are literals.
     gin.operative_config_str() would say the same, but sorts dicts, and the order of a mesh's axes has a meaning.
     """
     with internals._OPERATIVE_CONFIG_LOCK:

@@ -1,4 +1,4 @@
-"""Values as gin files write them: Python literals in which references and macros may stand; read, rendered, resolved."""
+"""Values as gin files write them, Python literals in which references and macros may stand."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -109,7 +109,7 @@ def resolve(value: Any, macros: Mapping[str, Any]) -> Any:
 
 
 def render(value: Any, width: int | None = None) -> str:
-    """The gin text that reads as `value`, the order of a dict kept; on one line, or one item a line where `width` is exceeded."""
+    """The gin text that reads as `value`, a dict in its order; on one line, or one item a line beyond `width`."""
     match value:
         case dict():
             items, (left, right) = [f"{render(key)}: {render(item)}" for key, item in value.items()], "{}"

@@ -26,7 +26,7 @@ class Encoder:
         names: Sequence[str] = (),
         table: Mapping[str, int] = types.MappingProxyType({}),
         schedule: float | Callable = 0.0,
-        oddly: int = None,
+        oddly: int = "auto",
         anything=None,
     ):
         self.__dict__.update({name: value for name, value in locals().items() if name != "self"})

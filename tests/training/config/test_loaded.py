@@ -32,7 +32,7 @@ LITERALS = st.recursive(
 
 
 def by_python(text):
-    """The bindings of gin text without references and scopes, read by Python alone; repr tells types and order apart."""
+    """The bindings of gin text without references and scopes, read by Python; repr tells types and order."""
     return {ast.unparse(line.targets[0]): repr(ast.literal_eval(line.value)) for line in ast.parse(text).body}
 
 
@@ -101,7 +101,8 @@ def test_a_dict_keeps_its_order_on_one_line_or_several(write, toys):
 def test_scopes_and_macros_of_references_load_as_the_same_run(write, toys):
     write(
         "x.gin",
-        "SHARED = @toy_encoder()\nSIZES = [1, %TWO]\nTWO = 2\ntoy_run.encoder = %SHARED\ntoy_run.other = @b/toy_encoder()\n"
+        "SHARED = @toy_encoder()\nSIZES = [1, %TWO]\nTWO = 2\n"
+        "toy_run.encoder = %SHARED\ntoy_run.other = @b/toy_encoder()\n"
         "toy_encoder.num_heads = 2\ntoy_encoder.sizes = %SIZES\nSHARED/toy_encoder.width = 8\n"
         "b/toy_encoder.width = 16\nb/toy_encoder.rate = 0.5\n",
     )
@@ -125,7 +126,7 @@ def test_a_default_that_its_annotation_leaves_out_loads_again(write, toys):
     write("x.gin", ENCODER)
     loaded = config.load(["x.gin"])
     toys.Encoder()
-    assert loaded.values()["toy_encoder.oddly"] == "None"
+    assert loaded.values()["toy_encoder.oddly"] == "'auto'"
     assert reload(write, loaded.operative(), toys.Encoder).values() == loaded.values()
 
 

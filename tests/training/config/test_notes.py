@@ -6,9 +6,11 @@ from training import config
 def test_an_include_after_an_override_is_noted_with_both_places(write):
     write("base.gin", "\ntoy_box.value = 1")
     write("run.gin", "toy_box.value = 2\ninclude 'base.gin'")
-    assert config.load(["run.gin"]).notes == [
-        "toy_box.value: 2 (run.gin:1) is undone by a later include: 1 (base.gin:2). To keep it, write it after the include."
-    ]
+    (note,) = config.load(["run.gin"]).notes
+    assert note == (
+        "toy_box.value: 2 (run.gin:1) is undone by a later include: 1 (base.gin:2). "
+        "To keep it, write it after the include."
+    )
 
 
 def test_a_base_that_a_later_file_includes_is_noted(write):

@@ -97,6 +97,15 @@ def test_a_binding_that_a_scope_replaces_in_every_call_is_refused(write, toys):
     )
 
 
+def test_a_scoped_binding_that_the_calling_code_overrides_is_not_blamed_on_the_one_without_scope(write, toys):
+    write("x.gin", "toy_box.value = 1\na/toy_box.value = 2")
+    loaded = config.load(["x.gin"])
+    toys.box()
+    with gin.config_scope("a"):
+        toys.box(value=3)
+    assert unread(loaded).startswith("a/toy_box.value: no effect: the code that calls 'toy_box' sets it itself")
+
+
 def test_what_a_later_binding_overrides_need_not_be_read(write, toys):
     write("x.gin", "toy_box.value = 1\ntoy_box.value = 2")
     loaded = config.load(["x.gin"])
