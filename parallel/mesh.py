@@ -82,6 +82,12 @@ class MeshAxes:
                 raise Mistake(f"mesh.slices: {count} slices don't divide axis {name!r} of size {sizes[name]}.")
         return sizes
 
+    def fits(self, num_devices: int) -> bool:
+        """Whether these axes can be built from `num_devices`."""
+        wanted = math.prod(size for size in self.axes.values() if size != -1)
+        there = self.num_devices or num_devices
+        return there <= num_devices and (there % wanted == 0 if self.needs_devices else there == wanted)
+
     def build(self, devices: Sequence[jax.Device]) -> Mesh:
         """The mesh over `devices`: axes laid on the torus where there is one, and slices outermost within the axes they split."""
         devices = list(devices)

@@ -1,18 +1,23 @@
-"""Everything that a gin file may name: importing this registers it."""
+"""Everything that a gin file may name: importing these modules registers it."""
 
-import data.sources  # noqa: F401
-import data.tasks  # noqa: F401
-import data.tokenizer  # noqa: F401
-import models.bert
-import models.objectives.classification
-import models.objectives.masked_lm
-import models.objectives.sentence_embedding
-import parallel.mesh
-import parallel.remat
-import parallel.rules
-import training.batch
-import training.checkpoint
-import training.experiment
-import training.optimizers
-import training.prove
-import training.schedules  # noqa: F401
+import importlib
+
+for _module in (
+    "data.sources",
+    "data.tasks",
+    "data.tokenizer",
+    "models.bert",
+    "models.objectives.classification",
+    "models.objectives.masked_lm",
+    "models.objectives.sentence_embedding",
+    "parallel.mesh",
+    "parallel.remat",
+    "parallel.rules",
+    "training.batch",
+    "training.checkpoint",
+    "training.experiment",
+    "training.optimizers",
+    "training.prove",
+    "training.schedules",
+):
+    importlib.import_module(_module)

@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import pathlib
-from typing import Any
+from typing import Any, Self
 
 import gin
 import jax
@@ -73,7 +73,7 @@ class Checkpoints:
         )
         self._manager = ocp.CheckpointManager(self.folder, options=options)
 
-    def __enter__(self) -> "Checkpoints":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc) -> None:

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from typing import Self
 
 import jax
 import numpy as np
@@ -20,7 +21,7 @@ class StopRequest:
         self._asked = threading.Event()
         self._previous = None
 
-    def __enter__(self) -> "StopRequest":
+    def __enter__(self) -> Self:
         self._previous = signal.signal(signal.SIGTERM, lambda *_: self._asked.set())
         return self
 

@@ -11,6 +11,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from data.loader import Loader
+from data.packages import locate
 from mistake import Mistake
 from models.pretrained import load_for_init
 from training import faults
@@ -50,7 +51,6 @@ class Outcome:
 
 def train(program: Program, policy: CheckpointPolicy, workdir: pathlib.Path, config_text: str, console: TrainingConsole) -> Outcome:
     """Trains to experiment.steps from the newest checkpoint in `workdir`, or from the start."""
-    experiment = program.experiment
     with Checkpoints(workdir, policy) as checkpoints, StopRequest() as stop:
         state, run, fresh = _start(program, checkpoints, console)
         start = int(run["step"])
@@ -78,7 +78,8 @@ def _start(program: Program, checkpoints: Checkpoints, console: TrainingConsole)
     state = program.fresh_state()
     fresh: list[str] = []
     if experiment.init_from is not None:
-        loaded, fresh, unused = load_for_init(experiment.init_from, program.declared, fresh=experiment.fresh)
+        source = str(locate(experiment.init_from, "experiment.init_from"))
+        loaded, fresh, unused = load_for_init(source, program.declared, fresh=experiment.fresh)
         placed = {path: jax.device_put(value, program.state_sharding.params[path]) for path, value in loaded.items()}
         # EMA starts from the same weights; a copy of its own, since the step gives up each buffer.
         ema = None if state.ema is None else state.ema | jax.tree.map(lambda x: x.copy(), placed)
@@ -110,6 +111,8 @@ class _Loop:
         if start == experiment.steps:
             return faults.DONE
         loader = Loader(experiment.data, "train", size, experiment.seed, start_step=start, rows=self.program.rows(size), end=end, remainder="drop")
+        if loader.num_batches is not None and loader.num_batches <= start:
+            raise Mistake(f"batch.size: {size}, and an epoch of the training split has no whole batch of it left to train on.")
         with loader:
             self.clock = _Clock(loader, start)
             self.console.status("compiling the training step")

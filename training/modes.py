@@ -1,10 +1,12 @@
 """What train.py can do with a configuration: each mode takes the flags and gives the exit status."""
 
+import dataclasses
 import json
 import os
 import pathlib
 from collections.abc import Callable, Sequence
 
+import jax
 import rich.console
 
 from mistake import Mistake
@@ -20,7 +22,7 @@ from training.loop import train
 from training.program import Program
 from training.prove import prove
 from training.report import write_report
-from training.setup import Setup, build, located, read
+from training.setup import Setup, build, located
 from training.sinks import Sinks
 
 CONFIG, LAYOUT, REPORT = "config.gin", "layout.json", "report.html"
@@ -79,25 +81,16 @@ def explain_mode(flags: Flags) -> int:
 
 
 def prove_mode(flags: Flags) -> int:
-    """Shows that the configuration is one program, whatever the mesh."""
-    from training import devices
-
-    if flags.simulated_devices is None and not _mesh_of(flags).simulated_devices:
-        devices.simulate(8, force=False)
+    """Shows that the configuration is one program, whatever the mesh. On a machine without accelerators it simulates 8 devices."""
+    if flags.simulated_devices is None:
+        flags = dataclasses.replace(flags, bindings=["mesh.simulated_devices=8", *flags.bindings])
     own = build(flags, with_devices=False)
 
     def built(files: Sequence[str], bindings: Sequence[str]) -> Program:
         return build(flags, files, bindings).program
 
-    return faults.DONE if prove(own.proof, built, rich.console.Console(width=None if os.isatty(1) else 140)) else faults.FAULT
-
-
-def _mesh_of(flags: Flags):
-    from parallel.mesh import MeshAxes
-
-    configuration = read(flags)
-    with located(configuration):
-        return MeshAxes()
+    console = rich.console.Console(width=None if os.isatty(1) else 140)
+    return faults.DONE if prove(own.proof, own.mesh.fits(len(jax.devices())), built, console) else faults.FAULT
 
 
 def _claim(workdir: pathlib.Path, text: str, setup: Setup, flags: Flags) -> None:

@@ -17,7 +17,7 @@ from parallel.randomness import Randomness
 from training.experiment import Experiment
 from training.slots import slot_names, slot_path
 from training.state import TrainState, fresh_state
-from training.step import Batch, gradients, make_train_step
+from training.step import Batch, make_step
 
 
 class Program:
@@ -118,10 +118,10 @@ class Program:
         """A new state, each piece made on the devices that hold it."""
         return jax.jit(self._fresh, out_shardings=self.state_sharding)()
 
-    def train_step_function(self) -> Callable[[TrainState, Batch], tuple[TrainState, Any]]:
-        """The step, not yet compiled."""
+    def step_function(self) -> Callable[[TrainState, Batch], tuple[TrainState, Any, Params]]:
+        """(state, batch) -> (state, sums, gradients), not yet compiled."""
         e = self.experiment
-        return make_train_step(
+        return make_step(
             self.losses,
             self.optimizer,
             seed=e.seed,
@@ -135,12 +135,17 @@ class Program:
     @functools.cached_property
     def train_step(self):
         """(state, batch) -> (state, sums), compiled at the first call; the old state is given up to the new one."""
-        return jax.jit(
-            self.train_step_function(),
-            in_shardings=(self.state_sharding, self.batch_sharding),
-            out_shardings=(self.state_sharding, self.layout.replicated()),
-            donate_argnums=0,
-        )
+        step = self.step_function()
+        return self._jit_step(lambda state, batch: step(state, batch)[:2], (self.state_sharding, self.layout.replicated()))
+
+    @functools.cached_property
+    def proving_step(self):
+        """(state, batch) -> (state, sums, gradients): the train step, with the gradients that it applied, before clipping."""
+        return self._jit_step(self.step_function(), (self.state_sharding, self.layout.replicated(), self.state_sharding.params))
+
+    def _jit_step(self, step, out_shardings):
+        in_shardings = (self.state_sharding, self.batch_sharding)
+        return jax.jit(step, in_shardings=in_shardings, out_shardings=out_shardings, donate_argnums=0)
 
     def compile_train_step(self, state: TrainState, batch: Batch) -> None:
         """Compiles the step ahead of its first call; from then on `train_step` is the compiled one."""
@@ -151,19 +156,6 @@ class Program:
         """(params, batch) -> sums, without noise."""
         in_shardings = (self.state_sharding.params, self.batch_sharding)
         return jax.jit(lambda params, batch: self.losses(params, batch, None), in_shardings=in_shardings, out_shardings=self.layout.replicated())
-
-    @functools.cached_property
-    def gradient_step(self):
-        """(params, step, batch) -> (gradients, sums) as the train step computes them, before clipping."""
-        e = self.experiment
-
-        def step(params, step, batch):
-            randomness = Randomness.for_step(e.seed, step, e.batch.size)
-            return gradients(self.losses, params, batch, randomness, e.batch.accumulation)
-
-        whole = self.layout.replicated()
-        in_shardings = (self.state_sharding.params, whole, self.batch_sharding)
-        return jax.jit(step, in_shardings=in_shardings, out_shardings=(self.state_sharding.params, whole))
 
     @property
     def num_parameters(self) -> int:

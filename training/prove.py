@@ -16,6 +16,8 @@ from training.program import Program
 
 # On one device, for the others to agree with.
 REFERENCE = "configs/parallel/single.gin"
+# The configuration as it is, with no file on top.
+OWN = "as configured"
 
 
 @gin.configurable("prove")
@@ -23,7 +25,8 @@ class Proof:
     """What is compared, and how closely.
 
     Args:
-      layouts: gin files with a mesh and rules, each put on top of the configuration.
+      layouts: gin files with a mesh and rules, each put on top of the configuration. Its own layout is compared too, where there
+        are devices for it.
       accumulations: each layout runs with each number of microbatches a step.
       shrink: bindings that make the configuration small enough to run here, {'bert.num_layers': 2, ...}.
       batch_size: examples a step.
@@ -87,29 +90,32 @@ def run(program: Program, steps: int) -> Trace:
     state, losses, first = program.fresh_state(), [], None
     with Loader(experiment.data, "train", size, experiment.seed, rows=program.rows(size), end="repeat") as loader:
         for _, rows in zip(range(steps), loader, strict=False):
-            batch = program.global_batch(rows, size)
-            if first is None:
-                gradients, _ = program.gradient_step(state.params, state.step, batch)
-                first = {path: np.asarray(value) for path, value in gradients.items()}
-            state, sums = program.train_step(state, batch)
+            state, sums, gradients = program.proving_step(state, program.global_batch(rows, size))
             total, weight = fetch(sums)["loss"]
             losses.append(total / weight)
+            if first is None:
+                first = {path: np.asarray(value) for path, value in gradients.items()}
     return Trace(tuple(losses), first)
 
 
-def prove(proof: Proof, build: Callable[[Sequence[str], Sequence[str]], Program], console: rich.console.Console) -> bool:
-    """Runs and compares all; prints the table. build(gin files, bindings) makes the program of the configuration with these on top.
+def prove(proof: Proof, own_layout: bool, build: Callable[[Sequence[str], Sequence[str]], Program], console: rich.console.Console) -> bool:
+    """Runs and compares all; prints the table. Returns whether everything agreed.
 
-    Returns whether everything agreed.
+    own_layout: whether the configuration's own layout can run here. build(gin files, bindings) makes the program of the
+    configuration with these on top.
     """
-    reference, comparisons = None, []
-    for layout, accumulation in [(REFERENCE, 1)] + [(layout, n) for layout in (REFERENCE, *proof.layouts) for n in proof.accumulations]:
-        program = build([layout], proof.bindings(accumulation))
-        trace = run(program, proof.steps)
-        reference = reference or trace
-        comparisons.append(_compare(proof, layout, program.layout.sizes, accumulation, trace, reference))
-        jax.clear_caches()
-    console.print(_table(proof, comparisons[1:], reference))
+    reference = run(build([REFERENCE], proof.bindings(1)), proof.steps)
+    comparisons = []
+    for layout in ((OWN,) if own_layout else ()) + (REFERENCE, *proof.layouts):
+        for accumulation in proof.accumulations:
+            if (layout, accumulation) == (REFERENCE, 1):
+                continue
+            program = build([] if layout == OWN else [layout], proof.bindings(accumulation))
+            comparisons.append(_compare(proof, layout, program.layout.sizes, accumulation, run(program, proof.steps), reference))
+            jax.clear_caches()
+    console.print(_table(proof, comparisons, reference))
+    if not own_layout:
+        console.print("The configuration's own layout takes other devices than are here, so it was left out.")
     agreed = all(comparison.agrees for comparison in comparisons)
     console.print("One program: every layout agrees with one device." if agreed else "Not one program: see the rows that differ.")
     return agreed

@@ -65,7 +65,7 @@ def _microbatches(tree, accumulation: int):
     return jax.tree.map(split, tree)
 
 
-def make_train_step(
+def make_step(
     losses: Losses,
     optimizer: optax.GradientTransformation,
     *,
@@ -75,14 +75,18 @@ def make_train_step(
     ema_decay: float | None,
     non_finite: Literal["stop", "skip"],
     rate: Callable[[jax.Array], jax.Array],
-) -> Callable[[TrainState, Batch], tuple[TrainState, Sums]]:
-    """A function (state, batch) -> (state, sums). sums holds the objective's pairs, 'gradient_norm', 'learning_rate' and 'finite'."""
+) -> Callable[[TrainState, Batch], tuple[TrainState, Sums, Params]]:
+    """A function (state, batch) -> (state, sums, gradients before clipping).
 
-    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Sums]:
+    sums holds the objective's pairs, 'gradient_norm', 'learning_rate' and 'finite'. Who does not return the gradients from a
+    compiled function does not pay for them.
+    """
+
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, Sums, Params]:
         num_examples = jax.tree.leaves(batch)[0].shape[0]
         randomness = Randomness.for_step(seed, state.step, num_examples)
-        grads, sums = gradients(losses, state.params, batch, randomness, accumulation)
-        grads, norm = clip_by_global_norm(grads, clip_norm)
+        unclipped, sums = gradients(losses, state.params, batch, randomness, accumulation)
+        grads, norm = clip_by_global_norm(unclipped, clip_norm)
         finite = jnp.isfinite(sums["loss"][0]) & jnp.isfinite(norm)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
@@ -101,6 +105,6 @@ def make_train_step(
         )
         one = jnp.ones((), jnp.float32)
         own = {"gradient_norm": (norm, one), "learning_rate": (jnp.asarray(rate(state.opt_state["rate"].count), jnp.float32), one)}
-        return new_state, sums | own | {"finite": (finite.astype(jnp.float32), one)}
+        return new_state, sums | own | {"finite": (finite.astype(jnp.float32), one)}, unclipped
 
-    return train_step
+    return step

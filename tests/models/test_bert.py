@@ -11,42 +11,42 @@ import pytest
 from mistake import Mistake
 from models.bert import Bert
 from models.objectives.masked_lm import MaskedLM
+from parallel.annotate import activate
 from parallel.parameters import abstract, bind, declared, initialize
 from parallel.randomness import Randomness
 
 # Parameter counts, built in no memory.
 
-BERT = dict(mlp_width=3072, vocab_size=30522)
-MLPERF_480B = dict(
-    num_layers=64,
-    width=16384,
-    num_heads=256,
-    head_dim=128,
-    num_kv_heads=1,
-    mlp_width=131072,
-    vocab_size=30522,
-    token_types=0,
-    pre_norm=True,
-    gated_mlp=True,
-    activation="silu",
-    attention_bias=False,
-    mlp_bias=False,
-    norm_bias=False,
-)
-MLPERF_200B = dict(
-    num_layers=66,
-    width=12288,
-    num_heads=128,
-    head_dim=96,
-    mlp_width=98304,
-    vocab_size=32000,
-    token_types=0,
-    positions="sinusoidal",
-    pre_norm=True,
-    activation="relu",
-    attention_bias=False,
-    per_dim_scale=True,
-)
+MLPERF_480B = {
+    "num_layers": 64,
+    "width": 16384,
+    "num_heads": 256,
+    "head_dim": 128,
+    "num_kv_heads": 1,
+    "mlp_width": 131072,
+    "vocab_size": 30522,
+    "token_types": 0,
+    "pre_norm": True,
+    "gated_mlp": True,
+    "activation": "silu",
+    "attention_bias": False,
+    "mlp_bias": False,
+    "norm_bias": False,
+}
+MLPERF_200B = {
+    "num_layers": 66,
+    "width": 12288,
+    "num_heads": 128,
+    "head_dim": 96,
+    "mlp_width": 98304,
+    "vocab_size": 32000,
+    "token_types": 0,
+    "positions": "sinusoidal",
+    "pre_norm": True,
+    "activation": "relu",
+    "attention_bias": False,
+    "per_dim_scale": True,
+}
 
 
 def count(model) -> int:
@@ -172,11 +172,17 @@ def numpy_bert(values, tokens, segments, positions, token_types, c):
     return np.stack(rows)
 
 
-SMALL = dict(num_layers=2, width=8, num_heads=4, mlp_width=12, vocab_size=20, max_length=16)
+SMALL = {"num_layers": 2, "width": 8, "num_heads": 4, "mlp_width": 12, "vocab_size": 20, "max_length": 16}
 SWITCHES = {
     "as published": {},
     "pre-LN": {"pre_norm": True},
-    "sinusoidal": {"positions": "sinusoidal", "per_dim_scale": True, "pre_norm": True, "activation": "relu", "logit_cap": 2.0},
+    "sinusoidal": {
+        "positions": "sinusoidal",
+        "per_dim_scale": True,
+        "pre_norm": True,
+        "activation": "relu",
+        "logit_cap": 2.0,
+    },
     "rotary": {"positions": "rotary", "head_dim": 6, "num_kv_heads": 2},
     "relative": {"positions": "relative", "token_types": 0},
     "no biases": {"attention_bias": False, "mlp_bias": False, "norm_bias": False},
@@ -319,6 +325,34 @@ def test_dropout_is_an_examples_own_and_different_at_each_step():
     assert not np.allclose(together, hidden("as published", inputs))
 
 
+@pytest.mark.parametrize("rate", ["dropout", "attention_dropout"])
+def test_each_rate_has_an_effect_of_its_own(rate):
+    model, values = built({"dropout": 0.0, "attention_dropout": 0.0} | {rate: 0.3})
+    noisy = jax.jit(lambda randomness: bind(model, values)(*packed_rows(), randomness))(Randomness.for_step(0, 0, 2))
+    assert not np.allclose(noisy, hidden("as published", packed_rows()))
+
+
+def test_the_embeddings_are_dropped_out_after_their_norm():
+    seen = {}
+
+    class Noting:
+        def constrain(self, x, names, name, part):
+            seen[f"{part}.{name}"] = x
+            return x
+
+        def attend(self, q, k, v, **options):
+            return q
+
+        def run_blocks(self, body, x, layers, num_layers):
+            return x
+
+    model, values = built({"dropout": 0.3})
+    with activate(Noting()):
+        bind(model, values)(*packed_rows(), Randomness.for_step(0, 0, 2))
+    dropped = np.asarray(seen["encoder.embeddings"]) == 0
+    assert abs(dropped.mean() - 0.3) < 5 * math.sqrt(0.3 * 0.7 / dropped.size)
+
+
 def test_fresh_parameters_have_the_spread_asked_for():
     model = Bert(num_layers=1, width=64, num_heads=4, mlp_width=256, vocab_size=500, pooler=True)
     for path, value in initialize(declared(model), 0).items():
@@ -342,7 +376,9 @@ def test_without_a_standard_deviation_kernels_have_variance_one_over_fan_in():
 
 def num_equations(jaxpr) -> int:
     """Equations of a jaxpr, those of inner jaxprs too."""
-    inner = [value for eqn in jaxpr.eqns for value in jax.tree.leaves(list(eqn.params.values())) if hasattr(value, "eqns")]
+    inner = [
+        value for eqn in jaxpr.eqns for value in jax.tree.leaves(list(eqn.params.values())) if hasattr(value, "eqns")
+    ]
     return len(jaxpr.eqns) + sum(num_equations(getattr(value, "jaxpr", value)) for value in inner)
 
 
@@ -351,7 +387,11 @@ def test_the_program_of_48_layers_is_that_of_12():
         model = MaskedLM(Bert(**SMALL | {"num_layers": num_layers}))
         at = jax.ShapeDtypeStruct((2, 3), jnp.int32)
         batch = dict(zip(("tokens", "segment_ids", "positions", "token_types"), packed_rows(), strict=True))
-        batch |= {"masked_positions": at, "masked_labels": at, "masked_weights": jax.ShapeDtypeStruct((2, 3), jnp.float32)}
+        batch |= {
+            "masked_positions": at,
+            "masked_labels": at,
+            "masked_weights": jax.ShapeDtypeStruct((2, 3), jnp.float32),
+        }
 
         def loss(params, batch):
             return bind(model, params).losses(batch, Randomness.for_step(0, 0, 2))["loss"][0]
@@ -367,14 +407,23 @@ def test_the_program_of_48_layers_is_that_of_12():
 @pytest.mark.parametrize(
     ("switches", "message"),
     [
-        ({"num_heads": 5}, "bert.num_heads: 5 does not divide bert.width 8. Near ones that do: [1, 2, 4, 8]. Or set bert.head_dim."),
+        (
+            {"num_heads": 5},
+            "bert.num_heads: 5 does not divide bert.width 8. Near ones that do: [1, 2, 4, 8]. Or set bert.head_dim.",
+        ),
         ({"num_kv_heads": 3}, "bert.num_kv_heads: 3 does not divide bert.num_heads 4. Those that do: [1, 2, 4]."),
         ({"num_kv_heads": 0}, "bert.num_kv_heads: 0. It must be at least 1."),
         ({"num_heads": 0}, "bert.num_heads: 0. It must be at least 1."),
         ({"num_layers": 0}, "bert.num_layers: 0. It must be at least 1."),
         ({"max_length": -1}, "bert.max_length: -1. It must be at least 1."),
-        ({"positions": "rotary", "head_dim": 5}, "bert.positions: 'rotary' turns pairs of dimensions, so an odd head dimension (5)"),
-        ({"positions": "sinusoidal", "width": 9, "head_dim": 2}, "bert.positions: 'sinusoidal' pairs sines with cosines, so an odd"),
+        (
+            {"positions": "rotary", "head_dim": 5},
+            "bert.positions: 'rotary' turns pairs of dimensions, so an odd head dimension (5)",
+        ),
+        (
+            {"positions": "sinusoidal", "width": 9, "head_dim": 2},
+            "bert.positions: 'sinusoidal' pairs sines with cosines, so an odd",
+        ),
         ({"activation": "gelo"}, "bert.activation: 'gelo' is not an activation. Nearest: 'gelu'"),
     ],
     ids=str,

@@ -9,7 +9,7 @@ from flax import nnx
 from models.layers.initializers import TruncatedNormal
 from parallel.annotate import Randomness, activate, attend, dropout, param, part, run_blocks, shard, stack
 from parallel.layout import Layout
-from parallel.parameters import bind, declared, initialize
+from parallel.parameters import abstract, bind, declared, initialize
 from parallel.remat import Remat
 from parallel.rules import Rules
 
@@ -71,13 +71,17 @@ def test_blocks_without_randomness_get_none():
 
 
 def test_the_program_does_not_grow_with_depth():
-    def size(num_layers):
+    def lines(num_layers):
         blocks = stack(Block(), num_layers)
-        values = {path: jax.ShapeDtypeStruct(d.shape, d.dtype) for path, d in declared(blocks).items()}
-        step = jax.grad(lambda values: jnp.sum(run_blocks(bind(blocks, values), X, GAIN, randomness=None)))
-        return str(jax.make_jaxpr(step)(values)).count("\n")
+        step = jax.grad(lambda values: jnp.sum(run_blocks(bind(blocks, values), X, GAIN)))
+        return str(jax.make_jaxpr(step)(abstract(declared(blocks)))).count("\n")
 
-    assert size(2) == size(48)
+    assert lines(2) == lines(48)
+
+
+def test_shard_gives_the_activation_the_name_that_remat_keeps_it_by():
+    jaxpr = str(jax.make_jaxpr(lambda values: through_run_blocks(values, X, GAIN))(VALUES))
+    assert jaxpr.count("name=residual") == 1
 
 
 def test_shard_without_a_layout_is_the_value_itself():

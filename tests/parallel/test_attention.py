@@ -91,7 +91,7 @@ def test_gradients_are_finite_with_rows_that_are_all_padding_and_padding_gets_no
         out = attention(q, k, v, segments_BS=segments, segments_BT=segments, causal=True, logit_cap=cap)
         return jnp.sum(jnp.where((segments != 0)[..., None, None], out, 0.0) ** 2)
 
-    value, gradients = jax.value_and_grad(loss, (0, 1, 2))(q, k, v)
+    value, gradients = jax.jit(jax.value_and_grad(loss, (0, 1, 2)))(q, k, v)
     assert np.isfinite(value)
     for gradient in gradients:
         assert np.isfinite(gradient).all()
@@ -113,14 +113,14 @@ def test_scores_are_float32_when_the_rest_is_bfloat16():
 def test_dropout_acts_on_the_weights_and_scales_what_is_left():
     # One key a query: its weight is 1 before dropout, so an output is v / (1 - rate) or 0, as a whole for each head.
     stream = Randomness.for_step(0, 0, 2)
-    q = k = v = jnp.ones((2, 512, 2, 3))
-    segments = jnp.tile(jnp.arange(1, 513, dtype=jnp.int32), (2, 1))
-    options = {"segments_BS": segments, "segments_BT": segments, "dropout_rate": 0.25}
-    out = np.asarray(attention(q, k, v, **options, randomness=stream))
+    q = k = v = np.ones((2, 512, 2, 3), "f4")
+    segments = np.tile(np.arange(1, 513, dtype="i4"), (2, 1))
+    run = jax.jit(functools.partial(attention, dropout_rate=0.25))
+    out = np.asarray(run(q, k, v, segments_BS=segments, segments_BT=segments, randomness=stream))
     assert (out == out[..., :1]).all()
     np.testing.assert_allclose(np.unique(out), [0, 4 / 3], rtol=1e-6)
     assert abs((out[..., 0] == 0).mean() - 0.25) < 5 * math.sqrt(0.25 * 0.75 / 2048)
-    np.testing.assert_allclose(attention(q, k, v, **options), 1.0)
+    np.testing.assert_allclose(run(q, k, v, segments_BS=segments, segments_BT=segments), 1.0)
 
 
 def test_an_example_keeps_its_dropout_when_the_batch_is_split():
@@ -130,9 +130,8 @@ def test_an_example_keeps_its_dropout_when_the_batch_is_split():
     def run(rows):
         stream = Randomness(whole.key, jnp.asarray(rows))
         here = segments[rows]
-        return attention(
-            q[rows], k[rows], v[rows], segments_BS=here, segments_BT=here, dropout_rate=0.5, randomness=stream
-        )
+        run = jax.jit(functools.partial(attention, dropout_rate=0.5))
+        return run(q[rows], k[rows], v[rows], segments_BS=here, segments_BT=here, randomness=stream)
 
     together = run(np.array([0, 1, 2]))
     np.testing.assert_allclose(np.concatenate([run(np.array([0])), run(np.array([1, 2]))]), together, rtol=1e-6)

@@ -25,7 +25,9 @@ def explained() -> Explanation:
         {"batch": "data"},
         {"embed": None, "mlp": "tensor"},
     )
-    layout = Layout({"data": 2, "tensor": 4}, {"": rules}, origin=lambda binding, key: "my.gin:3" if key == "mlp" else "")
+    layout = Layout(
+        {"data": 2, "tensor": 4}, {"": rules}, origin=lambda binding, key: "my.gin:3" if key == "mlp" else ""
+    )
     resolve = layout.resolve
     residual = resolve("activations", "encoder.residual", (4, 6, 8), ("batch", "length", "embed"), jnp.bfloat16)
     return explanation(
@@ -60,7 +62,11 @@ def test_totals_are_the_sums_of_the_rows_and_survive_json():
     plain = json.loads(json.dumps(explained().to_json()))
     assert plain["mesh"] == {"data": 2, "tensor": 4} and plain["devices"] == 8
     assert plain["totals"]["parameter"] == {"elements": 363, "bytes": 4 * 363, "bytes_per_device": 256 + 16 + 140}
-    assert plain["totals"]["slot"] == {"elements": 363, "bytes": 4 * 363, "bytes_per_device": 1024 // 4 + 256 + 32 + 140}
+    assert plain["totals"]["slot"] == {
+        "elements": 363,
+        "bytes": 4 * 363,
+        "bytes_per_device": 1024 // 4 + 256 + 32 + 140,
+    }
     assert plain["totals"]["input"] == {"elements": 24, "bytes": 96, "bytes_per_device": 48}
     # The same activation met twice is one row.
     assert plain["totals"]["activation"] == {"elements": 192, "bytes": 384, "bytes_per_device": 192}
@@ -82,7 +88,10 @@ def test_a_row_says_which_rules_decided_and_where_they_were_written():
 def test_a_fallback_is_listed_also_where_another_dimension_is_split():
     key = row("encoder.blocks.attention.key.kernel")
     assert key.spec == (None, "data", None, None)
-    assert key.why == ("rules.weights: 'embed' -> data", "rules.weights: 'kv_heads' -> tensor, which does not divide: whole")
+    assert key.why == (
+        "rules.weights: 'embed' -> data",
+        "rules.weights: 'kv_heads' -> tensor, which does not divide: whole",
+    )
 
 
 def test_what_every_device_holds_whole_says_why():

@@ -65,7 +65,9 @@ def test_weights_activations_and_optimizer_have_rules_of_their_own():
 
 def test_a_name_that_no_catalogue_lists_is_a_mistake_and_not_replicated():
     message = mistake(layout({"embed": "data"}), ("embd", "mlp"), (8, 8))
-    assert message.startswith("encoder.blocks.mlp.up.kernel [embd=8, mlp=8]: 'embd' is not a logical axis. Nearest: 'embed'")
+    assert message.startswith(
+        "encoder.blocks.mlp.up.kernel [embd=8, mlp=8]: 'embd' is not a logical axis. Nearest: 'embed'"
+    )
 
 
 def test_a_size_that_is_not_divided_is_a_mistake_with_sizes_that_fit_and_the_place():
@@ -164,7 +166,9 @@ def test_an_unused_rule_gets_the_nearest_name_that_was_met():
 def test_a_mesh_axis_that_nothing_is_on_is_a_mistake():
     found = layout({"embed": "data"})
     resolve(found, ("embed",), (8,))
-    assert unused(found).startswith("mesh.axes: nothing of this model is on axis 'tensor', so its 4 devices would all do")
+    assert unused(found).startswith(
+        "mesh.axes: nothing of this model is on axis 'tensor', so its 4 devices would all do"
+    )
 
 
 def test_a_mesh_axis_whose_every_rule_fell_back_is_one_that_nothing_is_on():
@@ -220,9 +224,15 @@ def test_the_optimizer_slots_of_a_part_follow_its_weights():
 
 
 def test_a_part_with_an_optimizer_table_only_keeps_the_weights_rules_of_the_whole_as_written():
-    found = layout({"embed": "data", "mlp": "tensor"}, parts={"encoder": Rules({"embed": "data", "mlp": "tensor"}, {}, {"embed": None})})
+    found = layout(
+        {"embed": "data", "mlp": "tensor"},
+        parts={"encoder": Rules({"embed": "data", "mlp": "tensor"}, {}, {"embed": None})},
+    )
     slot = resolve(found, ("embed", "mlp"), (8, 8), kind="optimizer", path="mu:encoder.kernel")
-    assert [str(rule) for rule in slot.rules] == ["encoder/rules.optimizer: 'embed' -> None", "rules.weights: 'mlp' -> tensor"]
+    assert [str(rule) for rule in slot.rules] == [
+        "encoder/rules.optimizer: 'embed' -> None",
+        "rules.weights: 'mlp' -> tensor",
+    ]
     resolve(found, ("embed", "mlp"), (8, 8), path="encoder.kernel")
     found.check_used()
 
@@ -275,7 +285,12 @@ def test_a_constraint_that_replicates_gathers_what_was_split(mesh):
 
 def test_a_mistake_in_an_activation_names_its_part_and_name(mesh):
     found = layout({}, {"batch": "data"}, mesh=mesh)
-    with activate(found), part("encoder"), part("blocks"), pytest.raises(Mistake, match=r"^encoder.blocks.residual \[batch=3"):
+    with (
+        activate(found),
+        part("encoder"),
+        part("blocks"),
+        pytest.raises(Mistake, match=r"^encoder.blocks.residual \[batch=3"),
+    ):
         jax.eval_shape(lambda x: shard(x, "batch", name="residual"), jnp.ones(3))
 
 
@@ -284,7 +299,12 @@ def test_recording_lists_activations_and_needs_no_devices():
     with found.recording() as met, activate(found), part("encoder"):
         jax.eval_shape(lambda x: shard(x, "batch", "embed", name="residual"), jnp.ones((2, 3), jnp.bfloat16))
     (only,) = met
-    assert (only.path, only.shape, only.names, only.dtype) == ("encoder.residual", (2, 3), ("batch", "embed"), jnp.bfloat16)
+    assert (only.path, only.shape, only.names, only.dtype) == (
+        "encoder.residual",
+        (2, 3),
+        ("batch", "embed"),
+        jnp.bfloat16,
+    )
     assert only.spec == PartitionSpec("data", None)
 
 

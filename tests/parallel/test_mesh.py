@@ -29,36 +29,47 @@ def test_minus_one_is_what_the_others_leave(axes, devices, sizes):
 
 
 MISTAKES = {
-    "no axis": (dict(axes={}), 8, "mesh.axes: names no axis. For one device: mesh.axes = {'data': 1}."),
-    "name": (dict(axes={"a b": 2}), 8, "mesh.axes: 'a b' is not a name for an axis. Use a word such as 'data'."),
-    "number for a name": (dict(axes={3: 2}), 8, "mesh.axes: 3 is not a name"),
-    "zero": (dict(axes={"data": 0}), 8, "mesh.axes: 'data' has size 0. A size is a positive integer, or -1"),
-    "-2": (dict(axes={"data": -2}), 8, "mesh.axes: 'data' has size -2."),
-    "fraction": (dict(axes={"data": 2.0}), 8, "mesh.axes: 'data' has size 2.0."),
-    "truth": (dict(axes={"data": True}), 8, "mesh.axes: 'data' has size True."),
-    "two rests": (dict(axes={"a": -1, "b": -1}), 8, "mesh.axes: more than one -1 in {'a': -1, 'b': -1}."),
-    "rest of unknown": (dict(axes={"data": -1}), None, "mesh.axes: a -1 needs a number of devices. Give every size, or"),
+    "no axis": ({"axes": {}}, 8, "mesh.axes: names no axis. For one device: mesh.axes = {'data': 1}."),
+    "name": ({"axes": {"a b": 2}}, 8, "mesh.axes: 'a b' is not a name for an axis. Use a word such as 'data'."),
+    "number for a name": ({"axes": {3: 2}}, 8, "mesh.axes: 3 is not a name"),
+    "zero": ({"axes": {"data": 0}}, 8, "mesh.axes: 'data' has size 0. A size is a positive integer, or -1"),
+    "-2": ({"axes": {"data": -2}}, 8, "mesh.axes: 'data' has size -2."),
+    "fraction": ({"axes": {"data": 2.0}}, 8, "mesh.axes: 'data' has size 2.0."),
+    "truth": ({"axes": {"data": True}}, 8, "mesh.axes: 'data' has size True."),
+    "two rests": ({"axes": {"a": -1, "b": -1}}, 8, "mesh.axes: more than one -1 in {'a': -1, 'b': -1}."),
+    "rest of unknown": (
+        {"axes": {"data": -1}},
+        None,
+        "mesh.axes: a -1 needs a number of devices. Give every size, or",
+    ),
     "indivisible": (
-        dict(axes={"data": -1, "tensor": 3}),
+        {"axes": {"data": -1, "tensor": 3}},
         8,
         "takes a multiple of 3 devices, and there are 8. Products that fit: [1, 2, 4, 8].",
     ),
-    "too many": (dict(axes={"data": -1, "tensor": 4}), 2, "takes a multiple of 4 devices, and there are 2."),
+    "too many": ({"axes": {"data": -1, "tensor": 4}}, 2, "takes a multiple of 4 devices, and there are 2."),
     "unequal": (
-        dict(axes={"data": 2, "tensor": 2}),
+        {"axes": {"data": 2, "tensor": 2}},
         8,
-        "takes 4 devices, and there are 8. Make one size -1 to take what there is, set mesh.num_devices = 4 to use some of "
-        "them, or simulate with --simulated_devices=4.",
+        "takes 4 devices, and there are 8. Make one size -1 to take what there is, set mesh.num_devices = 4 to use some",
     ),
-    "slices of no axis": (dict(axes={"data": 8}, slices={"dat": 2}), 8, "mesh.slices: 'dat' is not an axis of mesh.axes."),
-    "slices of none": (dict(axes={"data": 8}, slices={"data": 0}), 8, "mesh.slices: 'data' has 0 slices."),
+    "slices of no axis": (
+        {"axes": {"data": 8}, "slices": {"dat": 2}},
+        8,
+        "mesh.slices: 'dat' is not an axis of mesh.axes.",
+    ),
+    "slices of none": ({"axes": {"data": 8}, "slices": {"data": 0}}, 8, "mesh.slices: 'data' has 0 slices."),
     "slices that don't fit": (
-        dict(axes={"data": -1}, slices={"data": 3}),
+        {"axes": {"data": -1}, "slices": {"data": 3}},
         8,
         "mesh.slices: 3 slices don't divide axis 'data' of size 8.",
     ),
-    "no devices": (dict(axes={"data": -1}, num_devices=0), 8, "mesh.num_devices: 0. A number of devices is a positive"),
-    "fewer than none": (dict(axes={"data": -1}, num_devices=-2), 8, "mesh.num_devices: -2. A number"),
+    "no devices": (
+        {"axes": {"data": -1}, "num_devices": 0},
+        8,
+        "mesh.num_devices: 0. A number of devices is a positive",
+    ),
+    "fewer than none": ({"axes": {"data": -1}, "num_devices": -2}, 8, "mesh.num_devices: -2. A number"),
 }
 
 

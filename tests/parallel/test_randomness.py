@@ -50,7 +50,7 @@ def test_the_noise_of_an_example_does_not_depend_on_how_the_batch_is_split_or_or
 def test_noise_is_the_same_when_it_is_drawn_sharded_over_eight_devices():
     mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "tensor"))
     place = NamedSharding(mesh, PartitionSpec("data", None, "tensor"))
-    draw = lambda: Randomness.for_step(0, 0, 8).keep(0.4, (8, 3, 6))  # noqa: E731
+    draw = lambda: Randomness.for_step(0, 0, 8).keep(0.4, (8, 3, 6))
     np.testing.assert_array_equal(jax.jit(draw, out_shardings=place)(), draw())
 
 

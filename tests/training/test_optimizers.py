@@ -11,6 +11,7 @@ import pytest
 
 from mistake import Mistake
 from parallel.parameters import Declared
+from training import experiment  # noqa: F401  The configurations bind it.
 from training.optimizers import adafactor, adamw, clip_by_global_norm, ema_update, lamb, sgd
 from training.schedules import linear
 

@@ -2,7 +2,7 @@
 
 import pytest
 import tensorflow_datasets as tfds
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from data.sources.splits import SplitMistake, naming, select
@@ -23,6 +23,9 @@ number = st.one_of(st.none(), st.integers(-9, 9).map(str))
 @given(count=st.integers(9, 300), ends=st.one_of(st.tuples(percent, percent), st.tuples(number, number)))
 def test_slices_are_those_of_tfds(count, ends):
     start, stop = ends
+    # TFDS takes a negative share that rounds to no record for the very start; here it is the end.
+    for end in ends:
+        assume(end is None or end[0] != "-" or end[-1] != "%" or round(int(end[:-1]) * count / 100) != 0)
     split = f"train[{start or ''}:{stop or ''}]"
     try:
         wanted = expected(count, split)
@@ -43,6 +46,7 @@ def test_slices_are_those_of_tfds(count, ends):
         ("train[90%:]", [9]),
         ("train[3:5]", [3, 4]),
         ("train[-20%:]", [8, 9]),
+        ("train[:-1%]", range(10)),
     ],
 )
 def test_slices_by_hand(split, wanted):

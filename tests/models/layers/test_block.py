@@ -30,7 +30,11 @@ def norm(x):
 def run(x, *, pre_norm, rate=0.0, randomness=None, attention=2.0, mlp=-3.0):
     block = TransformerBlock(Times(), Times(), width=D, pre_norm=pre_norm, epsilon=1e-6, bias=True, dropout_rate=rate)
     ones, zeros = jnp.ones(D), jnp.zeros(D)
-    values = {f"{at}.{name}": value for at in ("attention_norm", "mlp_norm") for name, value in (("scale", ones), ("bias", zeros))}
+    values = {
+        f"{at}.{name}": value
+        for at in ("attention_norm", "mlp_norm")
+        for name, value in (("scale", ones), ("bias", zeros))
+    }
     values |= {"attention.factor": jnp.float32(attention), "mlp.factor": jnp.float32(mlp)}
     assert declared(block).keys() == values.keys()
     return np.asarray(bind(block, values)(x, None, randomness))
@@ -62,7 +66,8 @@ def test_dropout_acts_on_what_each_sub_layer_gives_before_the_residual(only):
 def test_the_two_sub_layers_drop_different_elements():
     stream = Randomness.for_step(0, 0, B)
     masks = [
-        np.abs(run(X, pre_norm=True, rate=0.5, randomness=stream, attention=a, mlp=m) - X) > 1e-6 for a, m in ((1.0, 0.0), (0.0, 1.0))
+        np.abs(run(X, pre_norm=True, rate=0.5, randomness=stream, attention=a, mlp=m) - X) > 1e-6
+        for a, m in ((1.0, 0.0), (0.0, 1.0))
     ]
     assert (masks[0] != masks[1]).any()
 

@@ -70,7 +70,9 @@ def test_an_activation_is_its_published_formula(name):
 def test_an_unknown_activation_is_a_mistake_with_the_nearest():
     with pytest.raises(Mistake) as caught:
         activation("gelu_tan", "bert.activation")
-    assert str(caught.value).startswith("bert.activation: 'gelu_tan' is not an activation. Nearest: 'gelu_tanh', 'gelu'")
+    assert str(caught.value).startswith(
+        "bert.activation: 'gelu_tan' is not an activation. Nearest: 'gelu_tanh', 'gelu'"
+    )
     assert str(caught.value).endswith("All: gelu, gelu_tanh, relu, silu, tanh.")
 
 
@@ -81,7 +83,7 @@ def test_feed_forward_is_down_of_act_of_up_gated_or_not(gated):
     assert ("gate.kernel" in values) == gated
     x = normal(2, 3, 4)
     up = x.astype("f8") @ values["up.kernel"] + values["up.bias"]
-    silu = lambda z: z / (1 + np.exp(-z))  # noqa: E731
+    silu = lambda z: z / (1 + np.exp(-z))
     hidden = silu(x.astype("f8") @ values["gate.kernel"] + values["gate.bias"]) * up if gated else silu(up)
     expected = hidden @ values["down.kernel"] + values["down.bias"]
     np.testing.assert_allclose(bind(mlp, values)(x), expected, rtol=1e-4, atol=1e-5)

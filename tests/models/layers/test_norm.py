@@ -15,7 +15,9 @@ def test_it_is_the_equation(bias):
     x, scale, shift = RNG.normal(3, 2, (4, 5, 16)).astype("f4"), RNG.normal(size=16), RNG.normal(size=16)
     norm = LayerNorm(16, epsilon=1e-3, bias=bias)
     values = {"scale": jnp.asarray(scale, "f4")} | ({"bias": jnp.asarray(shift, "f4")} if bias else {})
-    expected = (x - x.mean(-1, keepdims=True, dtype="f8")) / np.sqrt(x.var(-1, keepdims=True, dtype="f8") + 1e-3) * scale
+    expected = (
+        (x - x.mean(-1, keepdims=True, dtype="f8")) / np.sqrt(x.var(-1, keepdims=True, dtype="f8") + 1e-3) * scale
+    )
     np.testing.assert_allclose(bind(norm, values)(x), expected + (shift if bias else 0), rtol=1e-4, atol=1e-5)
 
 

@@ -13,7 +13,7 @@ from parallel.parameters import bind, declared
 
 def test_sinusoids_have_wavelengths_from_2_pi_to_10000_times_that():
     positions, width = np.array([[0, 1, 5, 511], [0, 1, 0, 1]], "i4"), 10
-    out = sinusoidal(positions, width, jnp.float32)
+    out = np.asarray(sinusoidal(positions, width, jnp.float32))
     for b, s in np.ndindex(positions.shape):
         for i in range(5):
             angle = positions[b, s] * 10000 ** (-i / 4)
@@ -37,7 +37,9 @@ def test_rotated_products_depend_on_the_distance_alone():
     at = np.arange(10, dtype="i4")[None]
     scores = np.einsum("sh,th->st", rotate(q, at)[0, :, 0], rotate(k, at)[0, :, 0])
     for distance in range(-9, 10):
-        np.testing.assert_allclose(np.diagonal(scores, distance), np.diagonal(scores, distance)[0], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            np.diagonal(scores, distance), np.diagonal(scores, distance)[0], rtol=1e-4, atol=1e-4
+        )
 
 
 def test_rotation_of_bfloat16_is_computed_in_float32():
