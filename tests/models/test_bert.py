@@ -1,4 +1,4 @@
-"""BERT against published parameter counts and against a BERT in NumPy, written here from the papers."""
+"""BERT against published parameter counts and against a BERT in NumPy."""
 
 import functools
 import math
@@ -10,10 +10,12 @@ import pytest
 
 from mistake import Mistake
 from models.bert import Bert
+from models.layers.initializers import ONES, ZEROS, TruncatedNormal
 from models.objectives.masked_lm import MaskedLM
 from parallel.annotate import activate
 from parallel.parameters import abstract, bind, declared, initialize
 from parallel.randomness import Randomness
+from tests.models.numpy_bert import numpy_bert
 
 # Parameter counts, built in no memory.
 
@@ -78,99 +80,7 @@ def test_the_encoders_of_mlperf_1_1_have_the_published_numbers_of_parameters():
     assert count(MaskedLM(Bert(**MLPERF_200B), transform=False, bias=True)) == 199_717_148_096
 
 
-# A BERT in NumPy.
-
-
-def layer_norm(x, scale, bias):
-    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12) * scale + bias
-
-
-ACTIVATIONS = {
-    "gelu": np.vectorize(lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2),
-    "relu": lambda x: np.maximum(x, 0),
-    "silu": lambda x: x / (1 + np.exp(-x)),
-}
-
-
-def turned(x_SNH, positions):
-    """Each pair (h, h + H/2) as a complex number turned by position / 10000^(2h/H) (Su et al. 2021)."""
-    half = x_SNH.shape[-1] // 2
-    angle = np.asarray(positions)[:, None, None] / 10000 ** (np.arange(half) / half)
-    z = (x_SNH[..., :half] + 1j * x_SNH[..., half:]) * np.exp(1j * angle)
-    return np.concatenate([z.real, z.imag], -1)
-
-
-def t5_bucket(distance):
-    n = abs(distance)
-    return (16 if distance > 0 else 0) + (n if n < 8 else min(15, 8 + int(math.log2(n * n / 64) + 1e-9)))
-
-
-def numpy_block(x_SD, p, segments, positions, c):
-    """One block on one row. p: its parameters; c: the Bert's arguments."""
-    length = len(x_SD)
-
-    def attention(x_SD):
-        q, k, v = (
-            np.einsum("sd,dnh->snh", x_SD, p[f"attention.{w}.kernel"]) + p.get(f"attention.{w}.bias", 0)
-            for w in ("query", "key", "value")
-        )
-        num_heads, dim = q.shape[1:]
-        if c.get("per_dim_scale"):
-            q = q * np.log1p(np.exp(p["attention.scale"])) / math.log(2)
-        if c.get("positions") == "rotary":
-            q, k = turned(q, positions), turned(k, positions)
-        out = np.zeros_like(q)
-        for s in range(length):
-            seen = [t for t in range(length) if segments[t] == segments[s] != 0]
-            for n in range(num_heads if seen else 0):
-                shared = n * k.shape[1] // num_heads
-                scores = k[seen, shared] @ q[s, n] / math.sqrt(dim)
-                if c.get("positions") == "relative":
-                    scores += [p["attention.relative.table"][t5_bucket(t - s), n] for t in seen]
-                if c.get("logit_cap"):
-                    scores = c["logit_cap"] * np.tanh(scores / c["logit_cap"])
-                weights = np.exp(scores - scores.max())
-                out[s, n] = weights / weights.sum() @ v[seen, shared]
-        return np.einsum("snh,nhd->sd", out, p["attention.out.kernel"]) + p.get("attention.out.bias", 0)
-
-    def mlp(x_SD):
-        act = ACTIVATIONS[c.get("activation", "gelu")]
-        up = x_SD @ p["mlp.up.kernel"] + p.get("mlp.up.bias", 0)
-        hidden = act(up)
-        if c.get("gated_mlp"):
-            hidden = act(x_SD @ p["mlp.gate.kernel"] + p.get("mlp.gate.bias", 0)) * up
-        return hidden @ p["mlp.down.kernel"] + p.get("mlp.down.bias", 0)
-
-    for norm, layer in (("attention_norm", attention), ("mlp_norm", mlp)):
-        norm = functools.partial(layer_norm, scale=p[f"{norm}.scale"], bias=p.get(f"{norm}.bias", 0))
-        x_SD = x_SD + layer(norm(x_SD)) if c.get("pre_norm") else norm(x_SD + layer(x_SD))
-    return x_SD
-
-
-def numpy_bert(values, tokens, segments, positions, token_types, c):
-    """Hidden states [B, S, D] in float64, one row after another."""
-    values = {path: np.asarray(value, "f8") for path, value in values.items()}
-    rows = []
-    for row in range(len(tokens)):
-        x = values["embeddings.token.table"][tokens[row]]
-        if c.get("token_types", 2):
-            x = x + values["embeddings.token_type.table"][token_types[row]]
-        if c.get("positions", "learned") == "learned":
-            x = x + values["embeddings.position.table"][positions[row]]
-        if c.get("positions") == "sinusoidal":
-            half = c["width"] // 2
-            angle = positions[row][:, None] * 10000.0 ** (-np.arange(half) / (half - 1))
-            x = x + np.concatenate([np.sin(angle), np.cos(angle)], -1)
-        if not c.get("pre_norm"):
-            x = layer_norm(x, values["embeddings.norm.scale"], values.get("embeddings.norm.bias", 0))
-        for index in range(c["num_layers"]):
-            p = {path.removeprefix("blocks."): v[index] for path, v in values.items() if path.startswith("blocks.")}
-            x = numpy_block(x, p, segments[row], positions[row], c)
-        if c.get("pre_norm"):
-            x = layer_norm(x, values["final_norm.scale"], values.get("final_norm.bias", 0))
-        rows.append(x)
-    return np.stack(rows)
-
+# Hidden states and gradients.
 
 SMALL = {"num_layers": 2, "width": 8, "num_heads": 4, "mlp_width": 12, "vocab_size": 20, "max_length": 16}
 SWITCHES = {
@@ -353,22 +263,21 @@ def test_the_embeddings_are_dropped_out_after_their_norm():
     assert abs(dropped.mean() - 0.3) < 5 * math.sqrt(0.3 * 0.7 / dropped.size)
 
 
-def test_fresh_parameters_have_the_spread_asked_for():
-    model = Bert(num_layers=1, width=64, num_heads=4, mlp_width=256, vocab_size=500, pooler=True)
-    for path, value in initialize(declared(model), 0).items():
-        if path.endswith(("kernel", "table")) and value.size > 1000:
-            assert abs(np.std(value) / 0.02 - 1) < 0.06, path
-        elif path.endswith("bias"):
-            assert not value.any(), path
-        elif path.endswith("scale"):
-            assert (value == 1).all(), path
+def test_kernels_and_tables_are_drawn_with_the_spread_asked_for_and_the_rest_begins_as_nothing():
+    # That the drawing has that spread is tests/models/layers/test_initializers.py's.
+    for path, record in declared(Bert(**SMALL, initializer_stddev=0.03, pooler=True)).items():
+        kind = path.rpartition(".")[2]
+        expected = {"bias": ZEROS, "scale": ONES, "kernel": TruncatedNormal(0.03), "table": TruncatedNormal(0.03)}[kind]
+        assert record.init == expected, path
 
 
 def test_without_a_standard_deviation_kernels_have_variance_one_over_fan_in():
     model = Bert(num_layers=1, width=64, num_heads=4, head_dim=8, mlp_width=256, vocab_size=50, initializer_stddev=None)
-    drawn = initialize(declared(model), 0)
-    for path, fan_in in {"attention.query": 64, "attention.out": 32, "mlp.up": 64, "mlp.down": 256}.items():
-        assert abs(np.std(drawn[f"blocks.{path}.kernel"]) * math.sqrt(fan_in) - 1) < 0.06, path
+    kernels = {path: record for path, record in declared(model).items() if path.endswith("kernel")}
+    some = ("blocks.attention.query.kernel", "blocks.attention.out.kernel", "blocks.mlp.down.kernel")
+    drawn = jax.jit(lambda: initialize({path: kernels[path] for path in some}, 0))()
+    for path, fan_in in zip(some, (64, 4 * 8, 256), strict=True):
+        assert abs(np.std(drawn[path]) * math.sqrt(fan_in) - 1) < 0.06, path
 
 
 # The size of the program.

@@ -64,7 +64,8 @@ def test_a_fresh_scale_a_dimension_is_one():
     x = np.random.default_rng(1).normal(size=(B, S, D)).astype("f4")
     fresh = values | {"scale": initialize(declared(scaled), 0)["scale"]}
     context = Context(SEGMENTS, POSITIONS)
-    np.testing.assert_allclose(bind(scaled, fresh)(x, context), bind(plain, values)(x, context), rtol=1e-5, atol=1e-6)
+    out, expected = (jax.jit(lambda v, m=m: bind(m, v)(x, context))(v) for m, v in ((scaled, fresh), (plain, values)))
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_parameters_are_named_and_head_dim_may_differ_from_width_over_heads():

@@ -1,0 +1,232 @@
+"""BERT checkpoints as Hugging Face's transformers saves them: the table of tensors, and config.json <-> bert.* bindings."""
+
+from collections.abc import Iterable, Mapping
+
+from flax import nnx
+
+from mistake import Mistake
+from models.bert import Bert
+from models.objectives.classification import SequenceClassification, TokenClassification
+from models.objectives.masked_lm import MaskedLM
+from models.objectives.sentence_embedding import SentenceEmbedding
+from models.pretrained.table import Family, Kernel, Row, Same, Settings, Shape, Vector
+from parallel.parameters import declared
+
+MASKED_LM, SEQUENCE, TOKEN = "BertForMaskedLM", "BertForSequenceClassification", "BertForTokenClassification"
+_HEADS = {"BertForMaskedLM": MASKED_LM, "BertForPreTraining": MASKED_LM, SEQUENCE: SEQUENCE, TOKEN: TOKEN}
+_POOLED = ("BertForPreTraining", SEQUENCE)
+
+_LAYER = "encoder.layer.{layer}"
+
+
+def _dense(ours: str, theirs: str, inputs: int = 1) -> tuple[Row, Row]:
+    return Row(f"{ours}.kernel", f"{theirs}.weight", Kernel(inputs)), Row(f"{ours}.bias", f"{theirs}.bias", Vector())
+
+
+def _norm(ours: str, theirs: str) -> tuple[Row, Row]:
+    return Row(f"{ours}.scale", f"{theirs}.weight", Vector()), Row(f"{ours}.bias", f"{theirs}.bias", Vector())
+
+
+ROWS = (
+    Row("encoder.embeddings.token.table", "embeddings.word_embeddings.weight", Same()),
+    Row("encoder.embeddings.position.table", "embeddings.position_embeddings.weight", Same()),
+    Row("encoder.embeddings.token_type.table", "embeddings.token_type_embeddings.weight", Same()),
+    *_norm("encoder.embeddings.norm", "embeddings.LayerNorm"),
+    *_dense("encoder.blocks.attention.query", f"{_LAYER}.attention.self.query"),
+    *_dense("encoder.blocks.attention.key", f"{_LAYER}.attention.self.key"),
+    *_dense("encoder.blocks.attention.value", f"{_LAYER}.attention.self.value"),
+    *_dense("encoder.blocks.attention.out", f"{_LAYER}.attention.output.dense", inputs=2),
+    *_norm("encoder.blocks.attention_norm", f"{_LAYER}.attention.output.LayerNorm"),
+    *_dense("encoder.blocks.mlp.up", f"{_LAYER}.intermediate.dense"),
+    *_dense("encoder.blocks.mlp.down", f"{_LAYER}.output.dense"),
+    *_norm("encoder.blocks.mlp_norm", f"{_LAYER}.output.LayerNorm"),
+    *_dense("encoder.pooler", "pooler.dense"),
+)
+_CLASSIFIER = _dense("head", "classifier")
+HEAD_ROWS = {
+    None: (),
+    MASKED_LM: (
+        *_dense("head.transform", "cls.predictions.transform.dense"),
+        *_norm("head.norm", "cls.predictions.transform.LayerNorm"),
+        Row("head.bias", "cls.predictions.bias", Vector()),
+    ),
+    SEQUENCE: _CLASSIFIER,
+    TOKEN: _CLASSIFIER,
+}
+
+IGNORED = {
+    "embeddings.position_ids": "the numbers 0, 1, 2 ..., which older versions saved",
+    "cls.seq_relationship.weight": "the next-sentence head, which no objective here has",
+    "cls.seq_relationship.bias": "the next-sentence head, which no objective here has",
+}
+TIED = {
+    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+_THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu", "silu": "silu"}
+
+# (ours, theirs, type, their default; None where config.json must say)
+_SIZES = (
+    ("num_layers", "num_hidden_layers", int, None),
+    ("width", "hidden_size", int, None),
+    ("num_heads", "num_attention_heads", int, None),
+    ("mlp_width", "intermediate_size", int, None),
+    ("vocab_size", "vocab_size", int, None),
+    ("max_length", "max_position_embeddings", int, 512),
+    ("token_types", "type_vocab_size", int, 2),
+    ("norm_epsilon", "layer_norm_eps", float, 1e-12),
+    ("dropout", "hidden_dropout_prob", float, 0.1),
+    ("attention_dropout", "attention_probs_dropout_prob", float, 0.1),
+)
+# What makes an encoder BERT. It is bound too, so that model.gin alone decides the model.
+_PUBLISHED = {
+    "positions": "learned",
+    "pre_norm": False,
+    "gated_mlp": False,
+    "attention_bias": True,
+    "mlp_bias": True,
+    "norm_bias": True,
+    "per_dim_scale": False,
+    "logit_cap": None,
+    "num_kv_heads": None,
+    "head_dim": None,
+}
+
+
+def settings(config: dict, names: Iterable[str]) -> Settings:
+    """The bert.* bindings of a config.json and the canonical names of its tensors; Mistake, starting 'config.json:', for what isn't BERT."""
+    names = list(names)
+    for key, wanted in (("position_embedding_type", "absolute"), ("is_decoder", False), ("add_cross_attention", False)):
+        if (config.get(key) or wanted) != wanted:
+            raise Mistake(f"config.json: {key} is {config[key]!r}; only {wanted!r} is a BERT encoder here.")
+    act = config.get("hidden_act", "gelu")
+    if act not in _ACTIVATIONS:
+        raise Mistake(f"config.json: hidden_act is {act!r}, which is not supported. Supported: {', '.join(_ACTIVATIONS)}.")
+    if absent := [theirs for _, theirs, _, default in _SIZES if default is None and theirs not in config]:
+        raise Mistake(f"config.json: it doesn't say {', '.join(absent)}.")
+    sizes = {ours: _number(theirs, config.get(theirs, default), kind) for ours, theirs, kind, default in _SIZES}
+    pooler = any(name.startswith("pooler.") for name in names) or _architecture(config) in _POOLED
+    values = {**sizes, "pooler": pooler, "activation": _ACTIVATIONS[act], **_PUBLISHED}
+    bindings = {f"bert.{name}": value for name, value in values.items()}
+    if head(config, names) == MASKED_LM:
+        _check_masked_lm(bindings)
+    return bindings
+
+
+def config(bindings: Settings, which: str | None, num_classes: int) -> dict:
+    """config.json of our bindings; Mistake for a model that isn't BERT as published."""
+    values = {name.removeprefix("bert."): value for name, value in bindings.items()}
+    for name, wanted in _PUBLISHED.items():
+        if values.get(name, wanted) != wanted:
+            raise Mistake(f"bert.{name}: {values[name]!r} has no place in a BERT checkpoint; {wanted!r} has. It can't be exported.")
+    act = values["activation"]
+    if act not in _THEIR_ACTIVATIONS:
+        raise Mistake(f"bert.activation: {act!r} has no name in a BERT checkpoint. Those that have: {', '.join(_THEIR_ACTIVATIONS)}.")
+    written = {
+        "architectures": [which or "BertModel"],
+        "model_type": "bert",
+        **{theirs: values[ours] for ours, theirs, _, _ in _SIZES},
+        "hidden_act": _THEIR_ACTIVATIONS[act],
+        "pad_token_id": 0,
+        "tie_word_embeddings": True,
+        "torch_dtype": "float32",
+    }
+    if which in (SEQUENCE, TOKEN):
+        labels = {str(i): f"LABEL_{i}" for i in range(num_classes)}
+        written |= {"id2label": labels, "label2id": {label: int(i) for i, label in labels.items()}}
+    return written
+
+
+def build(bindings: Settings, which: str | None, num_classes: int) -> nnx.Module:
+    """The encoder of our bindings in the objective that has its head; no memory is taken until parameters are bound."""
+    encoder = Bert(**{name.removeprefix("bert."): value for name, value in bindings.items()}, dtype="float32")
+    if which == MASKED_LM:
+        return MaskedLM(encoder, transform=True, bias=True)
+    if which == SEQUENCE:
+        return SequenceClassification(encoder, num_classes)
+    if which == TOKEN:
+        return TokenClassification(encoder, num_classes)
+    return SentenceEmbedding(encoder)
+
+
+def shapes(bindings: Settings, which: str | None, num_classes: int) -> dict[str, Shape]:
+    """The shape of each parameter of `build`."""
+    return {path: record.shape for path, record in declared(build(bindings, which, num_classes)).items()}
+
+
+def head(config: dict, names: Iterable[str]) -> str | None:
+    """Which head a checkpoint has: what config.json's architecture has, or else what its tensors tell."""
+    architecture = _architecture(config)
+    if architecture in _HEADS:
+        return _HEADS[architecture]
+    names = list(names)
+    if any(name.startswith("cls.predictions.") for name in names):
+        return MASKED_LM
+    if any(name.startswith("classifier.") for name in names):
+        return SEQUENCE if any(name.startswith("pooler.") for name in names) else TOKEN
+    return None
+
+
+def own_head(paths: Mapping[str, Shape]) -> str | None:
+    """Which head our own parameters have."""
+    if "head.transform.kernel" in paths:
+        return MASKED_LM
+    if "head.kernel" in paths:
+        return SEQUENCE if "encoder.pooler.kernel" in paths else TOKEN
+    return None
+
+
+def canonical(name: str) -> str:
+    """Without the prefix of a model with a head, and with today's names of a norm's two vectors."""
+    name = name.removeprefix("bert.")
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def prefixed(name: str, which: str | None) -> str:
+    """The name to export: an encoder within a model with a head is called 'bert'."""
+    return name if which is None or name.startswith(("cls.", "classifier.")) else f"bert.{name}"
+
+
+def _architecture(config: dict) -> str | None:
+    return next(iter(config.get("architectures") or ()), None)
+
+
+def _number(name: str, value, kind: type):
+    if isinstance(value, bool) or not isinstance(value, (int, kind)):
+        raise Mistake(f"config.json: {name} is {value!r}, which is not a number of type {kind.__name__}.")
+    return kind(value)
+
+
+def _check_masked_lm(bindings: Settings) -> None:
+    """Their masked LM head has the encoder's activation and epsilon; ours has BERT's own."""
+    for name, wanted in (("activation", "gelu"), ("norm_epsilon", 1e-12)):
+        if bindings[f"bert.{name}"] != wanted:
+            raise Mistake(
+                f"config.json: its masked LM head has {name} {bindings[f'bert.{name}']!r}, and masked_lm has {wanted!r} only. "
+                "Import the encoder alone: save it with BertModel.from_pretrained(SRC).save_pretrained(DIR)."
+            )
+
+
+BERT = Family(
+    name="bert",
+    rows=ROWS,
+    head_rows=HEAD_ROWS,
+    ignored=IGNORED,
+    tied=TIED,
+    canonical=canonical,
+    settings=settings,
+    shapes=shapes,
+    head=head,
+    own_head=own_head,
+    config=config,
+    prefixed=prefixed,
+)
