@@ -29,7 +29,9 @@ class Row:
 
     @property
     def part(self) -> str:
-        """The first two steps of the path that it lies in: 'encoder.blocks', 'head'."""
+        """The first two steps of the path that it lies in: 'encoder.blocks', 'head'. An optimizer's counts lie in none."""
+        if self.kind == "slot" and ":" not in self.path:
+            return "counts"
         return ".".join(self.path.rpartition(":")[2].split(".")[:-1][:2]) or self.path
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from flax import nnx
 
-from mistake import Mistake
+from mistake import Mistake, nearest
 from models.bert import Bert
 from models.objectives.classification import SequenceClassification, TokenClassification
 from models.objectives.masked_lm import MaskedLM
@@ -117,7 +117,7 @@ def settings(config: dict, names: Iterable[str]) -> Settings:
     pooler = any(name.startswith("pooler.") for name in names) or _architecture(config) in _POOLED
     values = {**sizes, "pooler": pooler, "activation": _ACTIVATIONS[act], **_PUBLISHED}
     bindings = {f"bert.{name}": value for name, value in values.items()}
-    if head(config, names) == MASKED_LM:
+    if _head_of(config, names) == MASKED_LM:
         _check_masked_lm(bindings)
     return bindings
 
@@ -159,30 +159,27 @@ def build(bindings: Settings, which: str | None, num_classes: int) -> nnx.Module
 
 
 def shapes(bindings: Settings, which: str | None, num_classes: int) -> dict[str, Shape]:
-    """The shape of each parameter of `build`."""
+    """The shape of each parameter of `build`; Mistake for bindings that are not all of BERT's and no others."""
+    known = {f"bert.{name}" for name in (*(ours for ours, *_ in _SIZES), "pooler", "activation", *_PUBLISHED)}
+    if lacking := sorted(known - bindings.keys()):
+        raise Mistake(f"{lacking[0]}: it is not bound. A checkpoint's bindings are: {', '.join(sorted(known))}.")
+    if strange := sorted(bindings.keys() - known):
+        raise Mistake(f"{strange[0]}: it is not a binding of a checkpoint. {nearest(strange[0], known)}")
     return {path: record.shape for path, record in declared(build(bindings, which, num_classes)).items()}
 
 
-def head(config: dict, names: Iterable[str]) -> str | None:
-    """Which head a checkpoint has: what config.json's architecture has, or else what its tensors tell."""
-    architecture = _architecture(config)
-    if architecture in _HEADS:
-        return _HEADS[architecture]
-    names = list(names)
-    if any(name.startswith("cls.predictions.") for name in names):
-        return MASKED_LM
-    if any(name.startswith("classifier.") for name in names):
-        return SEQUENCE if any(name.startswith("pooler.") for name in names) else TOKEN
-    return None
+def head(config: dict, tensors: Mapping[str, Shape]) -> tuple[str | None, int]:
+    """(head, number of classes) of a checkpoint: the head of config.json's architecture, or else the one that its tensors tell."""
+    return _head_of(config, tensors), _rows_of(tensors, "classifier.weight", "classifier.bias")
 
 
-def own_head(paths: Mapping[str, Shape]) -> str | None:
-    """Which head our own parameters have."""
-    if "head.transform.kernel" in paths:
-        return MASKED_LM
-    if "head.kernel" in paths:
-        return SEQUENCE if "encoder.pooler.kernel" in paths else TOKEN
-    return None
+def own_head(params: Mapping[str, Shape]) -> tuple[str | None, int]:
+    """(head, number of classes) of our own parameters."""
+    if "head.transform.kernel" in params:
+        return MASKED_LM, 0
+    if "head.kernel" in params:
+        return SEQUENCE if "encoder.pooler.kernel" in params else TOKEN, _rows_of(params, "head.bias")
+    return None, 0
 
 
 def canonical(name: str) -> str:
@@ -194,6 +191,23 @@ def canonical(name: str) -> str:
 def prefixed(name: str, which: str | None) -> str:
     """The name to export: an encoder within a model with a head is called 'bert'."""
     return name if which is None or name.startswith(("cls.", "classifier.")) else f"bert.{name}"
+
+
+def _head_of(config: dict, names: Iterable[str]) -> str | None:
+    architecture = _architecture(config)
+    if architecture in _HEADS:
+        return _HEADS[architecture]
+    names = list(names)
+    if any(name.startswith("cls.predictions.") for name in names):
+        return MASKED_LM
+    if any(name.startswith("classifier.") for name in names):
+        return SEQUENCE if any(name.startswith("pooler.") for name in names) else TOKEN
+    return None
+
+
+def _rows_of(shapes: Mapping[str, Shape], *names: str) -> int:
+    """The rows of the first that is there; 0 if none is."""
+    return next((shapes[name][0] for name in names if shapes.get(name)), 0)
 
 
 def _architecture(config: dict) -> str | None:

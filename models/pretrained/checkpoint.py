@@ -84,7 +84,9 @@ def read(src: str | Path, family: str = "bert") -> Checkpoint:
 
 def write_ours(checkpoint: Checkpoint, folder: Path, header: str) -> None:
     """model.safetensors in our names, and model.gin, whose comment is `header`."""
-    safetensors.numpy.save_file(checkpoint.params, folder / TENSORS)
+    # safetensors writes memory as it lies, whatever its order.
+    laid_out = {path: np.ascontiguousarray(x) for path, x in checkpoint.params.items()}
+    safetensors.numpy.save_file(laid_out, folder / TENSORS)
     lines = [f"# {header}", *(f"{name} = {value!r}" for name, value in checkpoint.settings.items())]
     (folder / BINDINGS).write_text("\n".join(lines) + "\n")
 
@@ -110,12 +112,12 @@ def _read_theirs(src: Path, family: Family) -> Checkpoint:
     if (kind := config.get("model_type", family.name)) != family.name:
         raise Mistake(f"config.json: model_type is {kind!r}, not {family.name!r}.")
     tensors, notes = _sorted_out(_tensors(files), family)
-    head = family.head(config, tensors)
+    found = {name: x.shape for name, x in tensors.items()}
     settings = family.settings(config, tensors)
-    num_classes = tensors["classifier.weight"].shape[0] if "classifier.weight" in tensors else 0
+    head, num_classes = family.head(config, found)
     shapes = family.shapes(settings, head, num_classes)
     rows = _rows(family, head)
-    _refuse(problems({name: x.shape for name, x in tensors.items()}, their_shapes(rows, shapes)))
+    _refuse(problems(found, their_shapes(rows, shapes)))
     return Checkpoint(to_ours(rows, tensors, shapes), settings, head, notes)
 
 
@@ -123,8 +125,7 @@ def _read_ours(src: Path, family: Family) -> Checkpoint:
     settings = _bindings(src / BINDINGS, family)
     params = dict(_tensors([src / TENSORS]))
     found = {path: x.shape for path, x in params.items()}
-    head = family.own_head(found)
-    num_classes = found["head.kernel"][-1] if "head.kernel" in found else 0
+    head, num_classes = family.own_head(found)
     _refuse(problems(found, family.shapes(settings, head, num_classes)))
     return Checkpoint(params, settings, head)
 

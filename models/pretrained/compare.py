@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from models.pretrained.bert import MASKED_LM, SEQUENCE, TOKEN, build
+from models.pretrained.bert import MASKED_LM, build
 from models.pretrained.checkpoint import Checkpoint, is_ours, read
 from parallel.parameters import bind
 
@@ -47,10 +47,10 @@ def by_tensors(first: Checkpoint, second: Checkpoint) -> Comparison:
 def by_outputs(src: Path, first: Checkpoint, second: Checkpoint) -> Comparison:
     """What transformers computes of `src`, which is `first`, against what our model does with `second`."""
     inputs = random_inputs(first, second)
-    theirs, ours = their_outputs(src, inputs), outputs(second, inputs)
+    theirs, ours = their_outputs(src, first, inputs), outputs(second, inputs)
     real_BS = inputs["segment_ids"] != 0
     differences, faults = {}, [f"only one has {name}" for name in sorted(theirs.keys() ^ ours.keys())]
-    for name in theirs.keys() & ours.keys():
+    for name in sorted(theirs.keys() & ours.keys()):
         a, b = theirs[name], ours[name]
         if name == "masked_lm_logits":
             # A resized vocabulary is compared on the tokens that both have.
@@ -100,16 +100,16 @@ def outputs(checkpoint: Checkpoint, inputs: dict[str, np.ndarray]) -> dict[str, 
         return {name: np.asarray(value) for name, value in run(inputs).items()}
 
 
-def their_outputs(src: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What transformers computes of a folder: the names of `outputs`."""
+def their_outputs(src: Path, checkpoint: Checkpoint, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What transformers computes of a folder, which was read as `checkpoint`: the names of `outputs`."""
     import torch
     import transformers
 
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32, "attn_implementation": "eager"}
-    architecture = (transformers.AutoConfig.from_pretrained(src, local_files_only=True).architectures or ["BertModel"])[0]
-    kind = architecture if architecture in ("BertForPreTraining", MASKED_LM, SEQUENCE, TOKEN) else "BertModel"
-    model = getattr(transformers, kind).from_pretrained(src, **options).eval()
-    encoder = model if kind == "BertModel" else model.bert
+    pooler = checkpoint.settings["bert.pooler"]
+    encoder = transformers.BertModel.from_pretrained(src, add_pooling_layer=pooler, **options).eval()
     call = {
         "input_ids": torch.from_numpy(inputs["tokens"]).long(),
         "attention_mask": torch.from_numpy((inputs["segment_ids"] != 0).astype(np.int64)),
@@ -117,12 +117,13 @@ def their_outputs(src: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndar
     }
     with torch.no_grad():
         encoded = encoder(**call)
-        found = {"hidden_states": encoded.last_hidden_state, "pooled": encoded.pooler_output}
-        if kind in ("BertForPreTraining", MASKED_LM):
-            found["masked_lm_logits"] = model.cls.predictions(encoded.last_hidden_state)
-        elif kind in (SEQUENCE, TOKEN):
-            found["class_logits"] = model(**call).logits
-    return {name: value.numpy() for name, value in found.items() if value is not None}
+        found = {"hidden_states": encoded.last_hidden_state}
+        if pooler:
+            found["pooled"] = encoded.pooler_output
+        if checkpoint.head is not None:
+            model = getattr(transformers, checkpoint.head).from_pretrained(src, **options).eval()
+            found["masked_lm_logits" if checkpoint.head == MASKED_LM else "class_logits"] = model(**call).logits
+    return {name: value.numpy() for name, value in found.items()}
 
 
 def _largest(difference: np.ndarray) -> float:

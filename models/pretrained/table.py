@@ -83,7 +83,8 @@ class Row:
         if "{layer}" not in self.theirs:
             return np.ascontiguousarray(self.form.ours(tensors[self.theirs], shape))
         layers = (tensors[self.theirs.format(layer=layer)] for layer in range(shape[0]))
-        return np.stack([self.form.ours(each, shape[1:]) for each in layers])
+        # NumPy would stack transposed views in their own order of memory, and safetensors writes memory as it lies.
+        return np.ascontiguousarray(np.stack([self.form.ours(each, shape[1:]) for each in layers]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +100,8 @@ class Family:
       canonical: their name of a tensor, freed of a prefix or an older spelling.
       settings: (config.json, canonical names) -> gin bindings that build the model.
       shapes: (settings, head, number of classes) -> the shape of each of our parameters.
-      head: (config.json, canonical names) -> which head their checkpoint has, or None.
-      own_head: our paths -> which head our checkpoint has, or None.
+      head: (config.json, shapes by canonical name) -> (which head their checkpoint has, or None; its number of classes, or 0).
+      own_head: shapes of our parameters -> the same of our checkpoint.
       config: (settings, head, number of classes) -> config.json.
       prefixed: (their canonical name, head) -> the name to export.
     """
@@ -113,8 +114,8 @@ class Family:
     canonical: Callable[[str], str]
     settings: Callable[[dict, Iterable[str]], Settings]
     shapes: Callable[[Settings, str | None, int], dict[str, Shape]]
-    head: Callable[[dict, Iterable[str]], str | None]
-    own_head: Callable[[Mapping[str, Shape]], str | None]
+    head: Callable[[dict, Mapping[str, Shape]], tuple[str | None, int]]
+    own_head: Callable[[Mapping[str, Shape]], tuple[str | None, int]]
     config: Callable[[Settings, str | None, int], dict]
     prefixed: Callable[[str, str | None], str]
 

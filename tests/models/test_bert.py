@@ -143,7 +143,8 @@ def run(name):
         x_BSD = bind(model, values)(*inputs)
         return jnp.sum(jnp.where((inputs[1] != 0)[..., None], x_BSD * direction, 0.0)), x_BSD
 
-    return jax.jit(jax.value_and_grad(loss, has_aux=True)), values
+    quickly = {"xla_backend_optimization_level": 0}  # Compiling these takes most of the time of this file.
+    return jax.jit(jax.value_and_grad(loss, has_aux=True), compiler_options=quickly), values
 
 
 def hidden(name, inputs):

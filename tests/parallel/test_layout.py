@@ -1,4 +1,4 @@
-"""Resolving: one sharding for each tensor, or a mistake that names tensor, dimension, rule and mend. Nothing is dropped silently."""
+"""Resolving: one sharding a tensor, or a mistake that names tensor, dimension, rule and mend. Nothing goes silently."""
 
 import math
 

@@ -23,7 +23,7 @@ def built(**options):
 
 
 def numpy_attention(x, values, causal=False, scale=None):
-    """Projections, equation 1 of Vaswani et al. 2017 within a document, and the output projection, for one key/value head a query head."""
+    """Projections, equation 1 of Vaswani et al. 2017 within each document, and the output projection."""
     q, k, v = (
         np.einsum("bsd,dnh->bsnh", x, values[f"{name}.kernel"]) + values.get(f"{name}.bias", 0)
         for name in ("query", "key", "value")

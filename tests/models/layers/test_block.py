@@ -1,4 +1,4 @@
-"""A Transformer block: where its norms and its noise stand. Sub-layers are linear here, so that closed forms are short."""
+"""A Transformer block: where its norms and its noise stand. Sub-layers only scale here, so closed forms are short."""
 
 import jax.numpy as jnp
 import numpy as np

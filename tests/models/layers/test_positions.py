@@ -51,7 +51,7 @@ def test_rotation_of_bfloat16_is_computed_in_float32():
 
 
 def bucket_by_integers(distance: int) -> int:
-    """T5's bucket of 32, with 128 the farthest, in exact integers: 8 + floor(8 log(n/8) / log(16)) = 8 + floor(2 log2(n/8))."""
+    """T5's bucket of 32, with 128 the farthest: 8 + floor(8 log(n/8) / log(16)) = 8 + floor(log2(n^2/64)), exactly."""
     ahead, n = (16 if distance > 0 else 0), abs(distance)
     if n < 8:
         return ahead + n

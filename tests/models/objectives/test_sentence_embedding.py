@@ -53,7 +53,7 @@ def padded(batch, rows=3):
 
 
 def by_hand(values, batch):
-    """(loss sum, right, weight): for each pair, the mean of -log softmax of its similarity among the row's and among the column's."""
+    """(loss sum, right, weight): of a pair, the mean of -log softmax of its similarity within its row and its column."""
     table = values["encoder.embeddings.token.table"].astype("f8")
 
     def embed(prefix, b):
