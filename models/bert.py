@@ -74,6 +74,7 @@ class Bert(nnx.Module):
         init = None if initializer_stddev is None else TruncatedNormal(initializer_stddev)
         self.width, self.vocab_size, self.max_length = width, vocab_size, max_length
         self.positions, self.token_types, self.dropout_rate = positions, token_types, dropout
+        self.norm_epsilon, self.act = norm_epsilon, _activation(activation)
         self.dtype = jnp.dtype(dtype)
 
         table = init or TruncatedNormal(1.0)
@@ -99,7 +100,7 @@ class Bert(nnx.Module):
                 dropout_rate=attention_dropout,
                 init=init,
             ),
-            FeedForward(width, mlp_width, act=_activation(activation), gated=gated_mlp, bias=mlp_bias, init=init),
+            FeedForward(width, mlp_width, act=self.act, gated=gated_mlp, bias=mlp_bias, init=init),
             width=width,
             pre_norm=pre_norm,
             epsilon=norm_epsilon,

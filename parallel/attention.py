@@ -25,7 +25,7 @@ def attention(
 ) -> jax.Array:
     """Softmax attention [B, S, N, H] within documents; scores and softmax in float32.
 
-    Position s sees position t when both have the same segment id and it is not 0 (0 is padding), and, if `causal`, t <= s.
+    Position s sees position t when both have the same segment id (0 is padding) and, if `causal`, t <= s.
     What a padding position gets means nothing, and no real position sees it. K must divide N: 1 is multi-query (Shazeer 2019), fewer than N grouped-query
     (Ainslie et al. 2023). `bias_NST` is added to the scaled scores; `logit_cap` c bounds them as c * tanh(scores / c).
     q must not be scaled beforehand: scores are divided by sqrt(H) here.
@@ -39,7 +39,8 @@ def attention(
         scores_BKGST += bias_NST.reshape(K, N // K, *bias_NST.shape[1:]).astype(jnp.float32)
     if logit_cap is not None:
         scores_BKGST = logit_cap * jnp.tanh(scores_BKGST / logit_cap)
-    seen_BST = (segments_BS[:, :, None] == segments_BT[:, None, :]) & (segments_BT[:, None, :] != 0)
+    # Padding, too, sees its like alone: no row is without a key, which softmax could not normalize.
+    seen_BST = segments_BS[:, :, None] == segments_BT[:, None, :]
     if causal:
         seen_BST &= jnp.arange(T)[None, None, :] <= jnp.arange(S)[None, :, None]
     lowest = jnp.finfo(jnp.float32).min

@@ -157,11 +157,11 @@ class Layout:
             raise Mistake("\n".join(fault.replace("  ", " ") for fault in faults))
 
     def _table(self, kind: str, path: str) -> dict[str, Rule]:
-        """The rules for `path`: those of the longest part that it lies in."""
+        """The rules for `path`: those of the deepest part that it lies in, the longer one of two that end at the same depth."""
         path = path.rpartition(":")[2]  # An optimizer slot's path ends in its parameter's.
         inside = [part for part in self.parts if part and f".{part}." in f".{path}."]
         self.met_parts.update(inside)
-        return self.parts[max(inside, key=len, default="")][kind]
+        return self.parts[max(inside, key=lambda part: (f".{path}.".rindex(f".{part}.") + len(part), len(part)), default="")][kind]
 
     def _indivisible(self, path, shape, names, name, size, split, rule) -> str:
         over = ", ".join(f"{axis} ({self.sizes[axis]} devices)" for axis in rule.mesh_axes)

@@ -96,6 +96,9 @@ class MeshAxes:
                 raise Mistake(f"mesh.num_devices: {self.num_devices} asked for, and there are {len(devices)}.")
             devices = devices[: self.num_devices]
         sizes = self.sizes(len(devices))
+        slices = len({getattr(device, "slice_index", 0) for device in devices})
+        if slices > 1 and not self.slices:
+            raise Mistake(f"mesh.slices: the devices lie in {slices} slices. Say which axis crosses the slow network, as in {{'data': {slices}}}.")
         if math.prod(self.slices.values()) > 1:
             grid = _hybrid(sizes, self.slices, devices)
         else:

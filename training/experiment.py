@@ -66,3 +66,6 @@ class Experiment:
         vocabulary = getattr(getattr(model, "encoder", None), "vocab_size", None)
         if vocabulary is not None and data.vocab_size > vocabulary:
             raise Mistake(f"bert.vocab_size: {vocabulary}, and the data's tokenizer has {data.vocab_size} tokens. It must be at least that.")
+        classes = getattr(model, "num_classes", None)
+        if classes != getattr(data, "num_classes", classes):
+            raise Mistake(f"experiment.data: it has {data.num_classes} classes, and the model's head has {classes}. Set both num_classes to the same.")

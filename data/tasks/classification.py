@@ -43,6 +43,7 @@ class ClassificationData:
     ):
         check_at_least("classification_data.length", length, FRAME + 1, "leaves no room beside [CLS] and [SEP]")
         self._source, self._tokenizer, self._length, self._text = source, tokenizer, length, text
+        self.num_classes = num_classes
         self._labels = Labels("classification_data", label, num_classes, labels)
         self._splits = {"train": train_split, "eval": eval_split}
 

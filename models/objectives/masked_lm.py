@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from models.layers.dense import Dense, activation
+from models.layers.dense import Dense
 from models.layers.initializers import ZEROS, TruncatedNormal
 from models.layers.norm import LayerNorm
 from models.objectives.cross_entropy import Sums, accuracy, cross_entropy
@@ -39,7 +39,7 @@ class MaskedLM(nnx.Module):
         logits_at: Literal["masked", "all"] = "masked",
     ):
         self.encoder, self.label_smoothing, self.logits_at = encoder, label_smoothing, logits_at
-        self.head = Head(encoder.width, encoder.vocab_size, transform=transform, bias=bias)
+        self.head = Head(encoder, transform=transform, bias=bias)
 
     def losses(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> Sums:
         x_BSD = self.encoder(batch["tokens"], batch["segment_ids"], batch["positions"], batch["token_types"], randomness)
@@ -60,15 +60,17 @@ class MaskedLM(nnx.Module):
 
 
 class Head(nnx.Module):
-    """BERT's masked LM head over the encoder's token table."""
+    """BERT's masked LM head over the encoder's token table, with the encoder's activation and norm epsilon."""
 
-    def __init__(self, width: int, vocab_size: int, *, transform: bool, bias: bool):
+    def __init__(self, encoder: nnx.Module, *, transform: bool, bias: bool):
+        width = encoder.width
+        self.act = encoder.act
         self.transform = Dense({"embed": width}, {"transformed": width}, init=TruncatedNormal(0.02)) if transform else None
-        self.norm = LayerNorm(width, epsilon=1e-12) if transform else None
-        self.bias = param((vocab_size,), ("vocab",), ZEROS) if bias else None
+        self.norm = LayerNorm(width, epsilon=encoder.norm_epsilon) if transform else None
+        self.bias = param((encoder.vocab_size,), ("vocab",), ZEROS) if bias else None
 
     def __call__(self, x: jax.Array, token) -> jax.Array:
         if self.transform is not None:
-            x = self.norm(activation("gelu", "masked_lm")(self.transform(x)))
+            x = self.norm(self.act(self.transform(x)))
         logits = token.logits(x)
         return logits if self.bias is None else logits + self.bias[...]

@@ -50,7 +50,9 @@ def _import(options: argparse.Namespace) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     if not checkpoints.is_ours(options.src):
-        raise Mistake(f"{options.src}: it has no {checkpoints.BINDINGS}, so it is none of ours. Make one with `import`.")
+        raise Mistake(
+            f"{options.src}: it has no {checkpoints.BINDINGS}, so it is none of ours. Make one with `import`."
+        )
     found = checkpoints.read(options.src, options.family)
     with writing(options.dir, options.overwrite) as folder:
         checkpoints.write_theirs(found, folder, options.family)
@@ -77,7 +79,9 @@ def _report(found: checkpoints.Checkpoint, folder: Path, copied: list[str]) -> N
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m models.pretrained", description="Checkpoints to and from other libraries.")
+    parser = argparse.ArgumentParser(
+        "python -m models.pretrained", description="Checkpoints to and from other libraries."
+    )
     commands = parser.add_subparsers(required=True)
     for name, run, about in (
         ("import", _import, "a Hugging Face folder -> ours"),

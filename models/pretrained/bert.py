@@ -110,7 +110,9 @@ def settings(config: dict, names: Iterable[str]) -> Settings:
             raise Mistake(f"config.json: {key} is {config[key]!r}; only {wanted!r} is a BERT encoder here.")
     act = config.get("hidden_act", "gelu")
     if act not in _ACTIVATIONS:
-        raise Mistake(f"config.json: hidden_act is {act!r}, which is not supported. Supported: {', '.join(_ACTIVATIONS)}.")
+        raise Mistake(
+            f"config.json: hidden_act is {act!r}, which is not supported. Supported: {', '.join(_ACTIVATIONS)}."
+        )
     if absent := [theirs for _, theirs, _, default in _SIZES if default is None and theirs not in config]:
         raise Mistake(f"config.json: it doesn't say {', '.join(absent)}.")
     sizes = {ours: _number(theirs, config.get(theirs, default), kind) for ours, theirs, kind, default in _SIZES}
@@ -127,10 +129,14 @@ def config(bindings: Settings, which: str | None, num_classes: int) -> dict:
     values = {name.removeprefix("bert."): value for name, value in bindings.items()}
     for name, wanted in _PUBLISHED.items():
         if values.get(name, wanted) != wanted:
-            raise Mistake(f"bert.{name}: {values[name]!r} has no place in a BERT checkpoint; {wanted!r} has. It can't be exported.")
+            raise Mistake(
+                f"bert.{name}: {values[name]!r} has no place in a BERT checkpoint; {wanted!r} has. It can't be exported."
+            )
     act = values["activation"]
     if act not in _THEIR_ACTIVATIONS:
-        raise Mistake(f"bert.activation: {act!r} has no name in a BERT checkpoint. Those that have: {', '.join(_THEIR_ACTIVATIONS)}.")
+        raise Mistake(
+            f"bert.activation: {act!r} has no name in a BERT checkpoint. Those that have: {', '.join(_THEIR_ACTIVATIONS)}."
+        )
     written = {
         "architectures": [which or "BertModel"],
         "model_type": "bert",

@@ -135,7 +135,9 @@ def _refuse(lines: list[str]) -> None:
         raise Mistake("\n  ".join(["its tensors are not those that its settings describe.", *lines]))
 
 
-def _sorted_out(pairs: Iterator[tuple[str, np.ndarray]], family: Family) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+def _sorted_out(
+    pairs: Iterator[tuple[str, np.ndarray]], family: Family
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """The tensors by canonical name without what is ignored or tied, and a note for each of those."""
     tensors: dict[str, np.ndarray] = {}
     notes = []
@@ -181,7 +183,9 @@ def _shards(index: dict) -> list[str]:
         if not bare or name in ("", ".", ".."):
             raise Mistake(f"{INDEX}: {name!r} is not the name of a file in this folder.")
         if not name.endswith(".safetensors"):
-            raise Mistake(f"{INDEX}: {name!r} {_NO_PICKLE if name.endswith(_PICKLES) else 'is not a safetensors file.'}")
+            raise Mistake(
+                f"{INDEX}: {name!r} {_NO_PICKLE if name.endswith(_PICKLES) else 'is not a safetensors file.'}"
+            )
     return shards
 
 
@@ -191,7 +195,7 @@ def _tensors(files: list[Path]) -> Iterator[tuple[str, np.ndarray]]:
         _check_magic(file)
         try:
             with safetensors.safe_open(file, framework="numpy") as opened:
-                for name in opened.keys():
+                for name in list(opened.keys()):
                     dtype = opened.get_slice(name).get_dtype()
                     # Old checkpoints number their positions in int64; nothing else is an integer unless it is quantized.
                     if dtype in _FLOATS:
@@ -231,7 +235,7 @@ def _bindings(file: Path, family: Family) -> Settings:
     """model.gin as `write_ours` made it: a binding a line, each a Python literal."""
     settings: Settings = {}
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-        name, equals, value = line.partition("=")
+        name, _, value = line.partition("=")
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:

@@ -39,7 +39,9 @@ def by_tensors(first: Checkpoint, second: Checkpoint) -> Comparison:
     a, b = first.params, second.params
     faults = [f"only one has {path}" for path in sorted(a.keys() ^ b.keys())]
     both = sorted(a.keys() & b.keys())
-    faults += [f"{path} is {list(a[path].shape)} and {list(b[path].shape)}" for path in both if a[path].shape != b[path].shape]
+    faults += [
+        f"{path} is {list(a[path].shape)} and {list(b[path].shape)}" for path in both if a[path].shape != b[path].shape
+    ]
     differences = {path: _largest(a[path] - b[path]) for path in both if a[path].shape == b[path].shape}
     return Comparison("tensors, not outputs", differences, tuple(faults))
 
@@ -67,7 +69,8 @@ def by_outputs(src: Path, first: Checkpoint, second: Checkpoint) -> Comparison:
 def random_inputs(*checkpoints: Checkpoint, seed: int = 0) -> dict[str, np.ndarray]:
     """tokens, segment_ids, positions, token_types int32 [4, S], the same for a seed, that every checkpoint takes. Rows 1 to 3 are padded."""
     vocab, length, types = (
-        min(each.settings[f"bert.{name}"] for each in checkpoints) for name in ("vocab_size", "max_length", "token_types")
+        min(each.settings[f"bert.{name}"] for each in checkpoints)
+        for name in ("vocab_size", "max_length", "token_types")
     )
     length = min(length, 64)
     draw = np.random.default_rng(seed)
@@ -107,7 +110,12 @@ def their_outputs(src: Path, checkpoint: Checkpoint, inputs: dict[str, np.ndarra
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32, "attn_implementation": "eager"}
+    options = {
+        "local_files_only": True,
+        "use_safetensors": True,
+        "dtype": torch.float32,
+        "attn_implementation": "eager",
+    }
     pooler = checkpoint.settings["bert.pooler"]
     encoder = transformers.BertModel.from_pretrained(src, add_pooling_layer=pooler, **options).eval()
     call = {

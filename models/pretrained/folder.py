@@ -48,4 +48,6 @@ def _check(target: Path, overwrite: bool) -> None:
     if present and not overwrite:
         raise Mistake(f"{target}: it is not empty. Name another folder, or add --overwrite.")
     if others := sorted(present - _OURS):
-        raise Mistake(f"{target}: it has files that no checkpoint has ({', '.join(others[:5])}), so it isn't overwritten.")
+        raise Mistake(
+            f"{target}: it has files that no checkpoint has ({', '.join(others[:5])}), so it isn't overwritten."
+        )

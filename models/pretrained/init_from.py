@@ -41,4 +41,8 @@ def load_for_init(
 
 def _fault(name: str, found: Mapping[str, np.ndarray], declared: Mapping[str, Declared]) -> str:
     wanted = list(declared[name].shape)
-    return f"mis-shaped: {name} is {list(found[name].shape)}, not {wanted}" if name in found else f"missing: {name} {wanted}"
+    return (
+        f"mis-shaped: {name} is {list(found[name].shape)}, not {wanted}"
+        if name in found
+        else f"missing: {name} {wanted}"
+    )

@@ -30,7 +30,10 @@ def resize_positions(checkpoint: Checkpoint, size: int) -> tuple[Checkpoint, str
     table_PD = checkpoint.params[_POSITIONS]
     old = table_PD.shape[0]
     if size <= old:
-        new_PD, said = table_PD[:size], f"positions cut from {old} to {size}" if size < old else f"positions are {size} already"
+        new_PD, said = (
+            table_PD[:size],
+            f"positions cut from {old} to {size}" if size < old else f"positions are {size} already",
+        )
     else:
         at = np.linspace(0, old - 1, size)
         left = np.minimum(at.astype(int), max(old - 2, 0))

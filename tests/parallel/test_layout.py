@@ -191,11 +191,12 @@ def test_nothing_unused_is_no_mistake():
 # Parts with rules of their own.
 
 
-def test_the_longest_part_that_a_path_lies_in_wins():
-    parts = {"encoder": Rules({"embed": "data"}, {}), "encoder/blocks": Rules({"embed": None}, {})}
+def test_the_deepest_part_that_a_path_lies_in_wins():
+    parts = {"encoder": Rules({"embed": "data"}, {}), "encoder/blocks": Rules({"embed": None}, {}), "out": Rules({"embed": "tensor"}, {})}
     found = layout({"embed": "tensor"}, parts=parts)
     for path, axis in {
         "encoder.blocks.mlp.kernel": None,
+        "encoder.blocks.out.kernel": "tensor",
         "encoder.pooler.kernel": "data",
         "mu:encoder.pooler.kernel": "data",
         "head.kernel": "tensor",

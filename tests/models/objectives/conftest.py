@@ -1,5 +1,7 @@
 """An encoder small enough to work out by hand, in place of a real one."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -15,6 +17,7 @@ class LookUp(nnx.Module):
 
     def __init__(self, width=6, vocab_size=11, pooler=True):
         self.width, self.vocab_size = width, vocab_size
+        self.norm_epsilon, self.act = 1e-12, partial(jax.nn.gelu, approximate=False)
         self.embeddings = nnx.Module()
         self.embeddings.token = Embedding(vocab_size, width, rows_name="vocab", init=TruncatedNormal(1.0))
         self.pooler = param((width, width), ("embed", "pooled"), TruncatedNormal(1.0)) if pooler else None

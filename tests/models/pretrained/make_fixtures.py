@@ -1,6 +1,6 @@
 """Makes fixtures/ with torch and transformers: small random BERTs as they save them, and what they compute. Needs no network.
 
-    python tests/models/pretrained/make_fixtures.py       (torch 2.13.0, transformers 5.24.0)
+python tests/models/pretrained/make_fixtures.py       (torch 2.13.0, transformers 5.24.0)
 """
 
 import pathlib
@@ -59,7 +59,12 @@ def make(folder: pathlib.Path, model_class, layers, width, heads, mlp, vocab, po
             expected["masked_lm_logits"] = model(**call).prediction_logits
         elif model_class is not transformers.BertModel:
             expected["class_logits"] = model(**call).logits
-    fields = {"tokens": tokens, "segment_ids": mask, "token_types": token_types, "positions": torch.arange(positions) * mask}
+    fields = {
+        "tokens": tokens,
+        "segment_ids": mask,
+        "token_types": token_types,
+        "positions": torch.arange(positions) * mask,
+    }
     saved = {f"inputs.{name}": x.int().contiguous() for name, x in fields.items()}
     saved |= {f"expected.{name}": x.contiguous().clone() for name, x in expected.items()}
     safetensors.torch.save_file(saved, folder / "outputs.safetensors")

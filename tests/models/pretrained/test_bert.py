@@ -54,20 +54,42 @@ def test_the_exported_config_says_the_same(name, tmp_path):
     if name == "token":
         before["hidden_act"] = "gelu_new"  # another name of the same function
     shared = after.keys() & before.keys()
-    assert shared >= {*CONFIG, "architectures", "hidden_act", "type_vocab_size", "layer_norm_eps", "max_position_embeddings"}
+    assert shared >= {
+        *CONFIG,
+        "architectures",
+        "hidden_act",
+        "type_vocab_size",
+        "layer_norm_eps",
+        "max_position_embeddings",
+    }
     assert {key: after[key] for key in shared} == {key: before[key] for key in shared}
 
 
 def test_settings_are_those_of_the_config():
     _, settings = import_checkpoint(FIXTURES / "pretraining")
-    told = {"num_layers": 3, "width": 24, "num_heads": 3, "mlp_width": 40, "vocab_size": 31, "max_length": 16, "token_types": 3}
+    told = {
+        "num_layers": 3,
+        "width": 24,
+        "num_heads": 3,
+        "mlp_width": 40,
+        "vocab_size": 31,
+        "max_length": 16,
+        "token_types": 3,
+    }
     told |= {"pooler": True, "norm_epsilon": 1e-12, "activation": "gelu", "positions": "learned", "pre_norm": False}
     assert {name: settings[f"bert.{name}"] for name in told} == told
 
 
 @pytest.mark.parametrize(
     ("theirs", "ours"),
-    [("gelu", "gelu"), ("gelu_new", "gelu_tanh"), ("gelu_pytorch_tanh", "gelu_tanh"), ("relu", "relu"), ("silu", "silu"), ("swish", "silu")],
+    [
+        ("gelu", "gelu"),
+        ("gelu_new", "gelu_tanh"),
+        ("gelu_pytorch_tanh", "gelu_tanh"),
+        ("relu", "relu"),
+        ("silu", "silu"),
+        ("swish", "silu"),
+    ],
 )
 def test_an_activation_keeps_its_meaning(theirs, ours):
     assert BERT.settings({**CONFIG, "hidden_act": theirs}, [])["bert.activation"] == ours

@@ -40,7 +40,18 @@ def test_shards_are_read_as_one(folder):
     assert same(import_checkpoint(folder)[0], expected)
 
 
-@pytest.mark.parametrize("name", ["../out.safetensors", "/etc/out.safetensors", "a/b.safetensors", "..\\out.safetensors", "c:x.safetensors", "..", ""])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../out.safetensors",
+        "/etc/out.safetensors",
+        "a/b.safetensors",
+        "..\\out.safetensors",
+        "c:x.safetensors",
+        "..",
+        "",
+    ],
+)
 def test_a_shard_outside_the_folder_is_refused(folder, name):
     (folder / "model.safetensors").rename(folder.parent / "out.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": name}}))
@@ -119,7 +130,9 @@ def test_older_spellings_are_read(folder):
     save(folder, arrays)
     found = read(folder)
     assert same(found.params, expected)
-    assert found.notes == ("bert.embeddings.position_ids is left out: the numbers 0, 1, 2 ..., which older versions saved",)
+    assert found.notes == (
+        "bert.embeddings.position_ids is left out: the numbers 0, 1, 2 ..., which older versions saved",
+    )
 
 
 def test_an_encoder_needs_no_prefix(folder):
@@ -150,7 +163,9 @@ def test_tied_tensors_are_dropped_only_when_equal(folder):
     assert same(found.params, expected) and len(found.notes) == 2
     arrays["cls.predictions.decoder.weight"][3, 4] += 1e-3
     save(folder, arrays)
-    with pytest.raises(Mistake, match="cls.predictions.decoder.weight is not equal to embeddings.word_embeddings.weight"):
+    with pytest.raises(
+        Mistake, match="cls.predictions.decoder.weight is not equal to embeddings.word_embeddings.weight"
+    ):
         read(folder)
 
 
@@ -174,7 +189,12 @@ def test_quantized_tensors_are_refused(folder):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "it has no config.json"), ("{", "it isn't JSON"), ("[]", "it isn't a JSON object"), ('{"model_type": "gpt2"}', "model_type is 'gpt2'")],
+    [
+        (None, "it has no config.json"),
+        ("{", "it isn't JSON"),
+        ("[]", "it isn't a JSON object"),
+        ('{"model_type": "gpt2"}', "model_type is 'gpt2'"),
+    ],
 )
 def test_a_config_that_cannot_be_read_is_refused(folder, text, said):
     (folder / "config.json").unlink() if text is None else (folder / "config.json").write_text(text)
@@ -207,7 +227,11 @@ def test_our_own_folder_is_read_back(tmp_path):
     [
         ("bert.width = 20", "bert.width = 40", "mis-shaped: encoder.blocks.attention.key.bias is"),
         ("bert.width = 20", "", "bert.width: it is not bound"),
-        ("bert.width = 20", "bert.width = 20\nbert.widht = 20", "bert.widht: it is not a binding(.|\n)*Nearest: 'bert.width'"),
+        (
+            "bert.width = 20",
+            "bert.width = 20\nbert.widht = 20",
+            "bert.widht: it is not a binding(.|\n)*Nearest: 'bert.width'",
+        ),
         ("bert.width = 20", "bert.width = @size()", "model.gin:3: "),
         ("bert.width = 20", "bert.width = 20\nadamw.rate = 1", "adamw.rate is no binding"),
     ],
