@@ -2,7 +2,8 @@
 
     uv run python benchmarks/bert_step.py [--steps=5]
 
-Batch 8, sequence 128, 20 predictions, float32, AdamW, dropout .1. 'equal work' computes logits at every position, as transformers
+Batch 8, sequence 128, 20 predictions, float32, AdamW, dropout .1. 'equal work' computes logits at every position, as
+transformers
 does; 'as trained' at the masked positions only. Prints seconds a step (median), and the ratio to torch's. For torch:
 `python -m venv V && V/bin/pip install torch transformers`, then --torch_python=V/bin/python.
 """
@@ -74,8 +75,12 @@ def theirs(python: str, steps: int) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--torch_python", help="a Python that has torch and transformers; without it only ours is timed")
-    parser.add_argument("--only", choices=["masked", "all"], help="time this variant here, and print its seconds as JSON")
+    parser.add_argument(
+        "--torch_python", help="a Python that has torch and transformers; without it only ours is timed"
+    )
+    parser.add_argument(
+        "--only", choices=["masked", "all"], help="time this variant here, and print its seconds as JSON"
+    )
     arguments = parser.parse_args()
     if arguments.only:
         print(json.dumps(ours(arguments.only, arguments.steps)))

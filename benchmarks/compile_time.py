@@ -1,8 +1,10 @@
-"""Times the compilation of a training step for 12 and for 48 layers of the same widths: equal layers are a scan, so it must not grow.
+"""Times the compilation of a training step for 12 and for 48 layers of the same widths: equal layers are a scan, so it
+must not grow.
 
     uv run python benchmarks/compile_time.py
 
-Prints seconds and processor seconds (medians of --runs fresh processes each, no cache), and the ratio of each. On a busy machine
+Prints seconds and processor seconds (medians of --runs fresh processes each, no cache), and the ratio of each. On a
+busy machine
 only the processor's are to be believed.
 """
 
@@ -19,7 +21,9 @@ CONFIG = "configs/benchmarks/bert_base_step.gin"
 
 
 def compile_seconds(num_layers: int) -> tuple[float, float]:
-    """Seconds, and seconds of processor time, to lower and compile the step from abstract arguments: nothing is allocated."""
+    """Seconds, and seconds of processor time, to lower and compile the step from abstract arguments: nothing is
+    allocated.
+    """
     sys.path.insert(0, str(ROOT))
     from training.flags import parse
     from training.modes import MODES
@@ -46,7 +50,9 @@ def main() -> None:
             command = [sys.executable, __file__, f"--layers={layers}"]
             out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             found.append(json.loads(out.splitlines()[-1]))
-    medians = {layers: [statistics.median(values) for values in zip(*found, strict=True)] for layers, found in runs.items()}
+    medians = {
+        layers: [statistics.median(values) for values in zip(*found, strict=True)] for layers, found in runs.items()
+    }
     for layers, (wall, processor) in medians.items():
         print(f"{layers} layers  {wall:6.2f} s  {processor:6.2f} s of processor time")
     wall, processor = (deep / shallow for deep, shallow in zip(medians[48], medians[12], strict=True))

@@ -28,15 +28,18 @@ class Bert(nnx.Module):
       num_kv_heads: key/value heads; None is num_heads, 1 multi-query, between them grouped-query.
       head_dim: None is width / num_heads.
       token_types: rows of the segment table; 0 leaves segments out.
-      positions: 'learned', 'sinusoidal' (added to the embedding), 'rotary', 'relative' (in attention; T5's, 32 buckets a layer).
+      positions: 'learned', 'sinusoidal' (added to the embedding), 'rotary', 'relative' (in attention; T5's, 32 buckets
+        a layer).
       pre_norm: x + f(norm(x)) and a final norm in place of norm(x + f(x)) and a norm of the embeddings.
       activation, gated_mlp: act(up) or act(gate) * up.
       attention_bias, mlp_bias, norm_bias: whether those layers have biases.
       per_dim_scale, logit_cap: see SelfAttention.
       pooler: a dense tanh layer over the first token (`pool`), which sequence classification reads.
       dropout, attention_dropout: rates.
-      initializer_stddev: of the truncated normal that draws every kernel and table; None draws kernels with variance 1/fan_in.
-      dtype: of the computation, 'float32' or 'bfloat16'. Parameters are float32 always, and so are softmax, norms' statistics and logits.
+      initializer_stddev: of the truncated normal that draws every kernel and table; None draws kernels with variance
+        1/fan_in.
+      dtype: of the computation, 'float32' or 'bfloat16'. Parameters are float32 always, and so are softmax, norms'
+        statistics and logits.
 
     Raises Mistake for sizes that don't go together.
     """
@@ -119,10 +122,14 @@ class Bert(nnx.Module):
         token_types_BS: jax.Array,
         randomness: Randomness | None = None,
     ) -> jax.Array:
-        """Hidden states [B, S, D] of int32 inputs [B, S]. Segment id 0 is padding: no token sees it, and its own state means nothing."""
+        """Hidden states [B, S, D] of int32 inputs [B, S]. Segment id 0 is padding: no token sees it, and its own state
+        means nothing.
+        """
         if tokens_BS.shape[1] > self.max_length:
             length = tokens_BS.shape[1]
-            raise Mistake(f"bert.max_length: {self.max_length}, and the batch has sequences of {length}. Set it to that.")
+            raise Mistake(
+                f"bert.max_length: {self.max_length}, and the batch has sequences of {length}. Set it to that."
+            )
         with part("encoder"):
             x_BSD = self.embeddings(tokens_BS, positions_BS, token_types_BS, self.dtype)
             if self.positions == "sinusoidal":
@@ -145,11 +152,15 @@ class Embeddings(nnx.Module):
 
     def __init__(self, *, width, vocab_size, learned_positions, token_types, epsilon, norm_bias, init):
         self.token = Embedding(vocab_size, width, rows_name="vocab", init=init)
-        self.position = Embedding(learned_positions, width, rows_name="position", init=init) if learned_positions else None
+        self.position = (
+            Embedding(learned_positions, width, rows_name="position", init=init) if learned_positions else None
+        )
         self.token_type = Embedding(token_types, width, rows_name="token_type", init=init) if token_types else None
         self.norm = LayerNorm(width, epsilon=epsilon, bias=norm_bias) if epsilon is not None else None
 
-    def __call__(self, tokens_BS: jax.Array, positions_BS: jax.Array, token_types_BS: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    def __call__(
+        self, tokens_BS: jax.Array, positions_BS: jax.Array, token_types_BS: jax.Array, dtype: jnp.dtype
+    ) -> jax.Array:
         x_BSD = self.token(tokens_BS, dtype)
         if self.token_type is not None:
             x_BSD += self.token_type(token_types_BS, dtype)
@@ -172,12 +183,20 @@ def _check_sizes(width: int, num_heads: int, num_kv_heads: int | None, head_dim:
     if head_dim is None and width % num_heads:
         fits = [n for n in range(1, width + 1) if width % n == 0]
         close = sorted(sorted(fits, key=lambda n: abs(n - num_heads))[:4])
-        raise Mistake(f"bert.num_heads: {num_heads} does not divide bert.width {width}. Near ones that do: {close}. Or set bert.head_dim.")
+        raise Mistake(
+            f"bert.num_heads: {num_heads} does not divide bert.width {width}. Near ones that do: {close}. Or set bert.head_dim."
+        )
     if num_kv_heads is not None and num_heads % num_kv_heads:
         fits = [n for n in range(1, num_heads + 1) if num_heads % n == 0]
-        raise Mistake(f"bert.num_kv_heads: {num_kv_heads} does not divide bert.num_heads {num_heads}. Those that do: {fits}.")
+        raise Mistake(
+            f"bert.num_kv_heads: {num_kv_heads} does not divide bert.num_heads {num_heads}. Those that do: {fits}."
+        )
     if positions == "sinusoidal" and width % 2:
-        raise Mistake(f"bert.positions: 'sinusoidal' pairs sines with cosines, so an odd bert.width ({width}) can't be.")
+        raise Mistake(
+            f"bert.positions: 'sinusoidal' pairs sines with cosines, so an odd bert.width ({width}) can't be."
+        )
     dim = width // num_heads if head_dim is None else head_dim
     if positions == "rotary" and dim % 2:
-        raise Mistake(f"bert.positions: 'rotary' turns pairs of dimensions, so an odd head dimension ({dim}) can't be. Set bert.head_dim to an even one.")
+        raise Mistake(
+            f"bert.positions: 'rotary' turns pairs of dimensions, so an odd head dimension ({dim}) can't be. Set bert.head_dim to an even one."
+        )

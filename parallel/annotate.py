@@ -5,7 +5,8 @@
     run_blocks(blocks, x, ...)              runs equal, stacked blocks one after another
     attend(q, k, v, ...)                    attention
 
-Without an active layout they are plain single-device code. With one (`with activate(layout):`) the layout decides what each
+Without an active layout they are plain single-device code. With one (`with activate(layout):`) the layout decides what
+each
 means on its mesh; the model does not change.
 """
 
@@ -51,7 +52,9 @@ def activate(layout: ActiveLayout) -> Iterator[None]:
 
 @contextlib.contextmanager
 def part(name: str) -> Iterator[None]:
-    """Activations named within it belong to the part `name` of the model: a prefix of parameter paths, which may have rules of its own."""
+    """Activations named within it belong to the part `name` of the model: a prefix of parameter paths, which may have
+    rules of its own.
+    """
     outer = _part.get()
     token = _part.set(f"{outer}.{name}" if outer else name)
     try:
@@ -61,7 +64,9 @@ def part(name: str) -> Iterator[None]:
 
 
 def shard(x: jax.Array, *names: str, name: str) -> jax.Array:
-    """x, whose dimensions are the logical axes `names`; `name` is the activation's own, by which remat policies keep it."""
+    """x, whose dimensions are the logical axes `names`; `name` is the activation's own, by which remat policies keep
+    it.
+    """
     assert len(names) == x.ndim, f"{name}: {len(names)} names for {x.ndim} dimensions"
     x = checkpoint_name(x, name)
     layout = _layout.get()

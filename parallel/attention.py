@@ -7,7 +7,8 @@ import jax.numpy as jnp
 
 from parallel.randomness import Randomness, dropout
 
-# Shape letters: B batch, S query positions, T key positions, N query heads, K key/value heads, G = N/K query heads that share one, H head dim.
+# Shape letters: B batch, S query positions, T key positions, N query heads, K key/value heads, G = N/K query heads that
+# share one, H head dim.
 
 
 def attention(
@@ -26,7 +27,8 @@ def attention(
     """Softmax attention [B, S, N, H] within documents; scores and softmax in float32.
 
     Position s sees position t when both have the same segment id (0 is padding) and, if `causal`, t <= s.
-    What a padding position gets means nothing, and no real position sees it. K must divide N: 1 is multi-query (Shazeer 2019), fewer than N grouped-query
+    What a padding position gets means nothing, and no real position sees it. K must divide N: 1 is multi-query (Shazeer
+      2019), fewer than N grouped-query
     (Ainslie et al. 2023). `bias_NST` is added to the scaled scores; `logit_cap` c bounds them as c * tanh(scores / c).
     q must not be scaled beforehand: scores are divided by sqrt(H) here.
     """

@@ -30,4 +30,6 @@ def require(name: str, binding: str) -> None:
     """Raises Mistake, beginning with `binding`, when `name` is not in the catalogue."""
     if name not in AXES:
         known = ", ".join(AXES)
-        raise Mistake(f"{binding}: {name!r} is not a logical axis. {nearest(name, AXES)} All: {known}.".replace("  ", " "))
+        raise Mistake(
+            f"{binding}: {name!r} is not a logical axis. {nearest(name, AXES)} All: {known}.".replace("  ", " ")
+        )

@@ -1,4 +1,6 @@
-"""What goes where and why: every parameter, optimizer slot, batch input and named activation, as rows, as JSON and as a page for the terminal."""
+"""What goes where and why: every parameter, optimizer slot, batch input and named activation, as rows, as JSON and as a
+page for the terminal.
+"""
 
 import dataclasses
 import math
@@ -14,7 +16,9 @@ from parallel.layout import Layout, Resolved
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One tensor. kind: 'parameter', 'slot', 'input' or 'activation'; spec: mesh axes of each dimension; why: the rules that decided."""
+    """One tensor. kind: 'parameter', 'slot', 'input' or 'activation'; spec: mesh axes of each dimension; why: the rules
+    that decided.
+    """
 
     kind: str
     path: str
@@ -70,7 +74,12 @@ class Explanation:
             }
             for kind in kinds
         }
-        return {"mesh": self.mesh, "devices": math.prod(self.mesh.values()), "totals": totals, "tensors": [dataclasses.asdict(r) for r in self.rows]}
+        return {
+            "mesh": self.mesh,
+            "devices": math.prod(self.mesh.values()),
+            "totals": totals,
+            "tensors": [dataclasses.asdict(r) for r in self.rows],
+        }
 
 
 def explanation(layout: Layout, **kinds: Iterable[Resolved]) -> Explanation:
@@ -155,10 +164,15 @@ def _dimension(name: str | None, size: int, axes) -> str:
 
 
 def _totals(explained: Explanation) -> Table:
-    table = Table(title="By part", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold", show_footer=True)
+    table = Table(
+        title="By part", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold", show_footer=True
+    )
     parts, slots = explained.parts("parameter"), explained.parts("slot")
     table.add_column("part", footer="total")
-    totals = [sum(p[0] for p in parts.values()), *(sum(p[i] for p in group.values()) for group in (parts, slots) for i in (1, 2))]
+    totals = [
+        sum(p[0] for p in parts.values()),
+        *(sum(p[i] for p in group.values()) for group in (parts, slots) for i in (1, 2)),
+    ]
     for heading, total in zip(("parameters", "bytes", "a device", "optimizer bytes", "a device"), totals, strict=True):
         table.add_column(heading, justify="right", footer=f"{total:,}")
     for part in dict.fromkeys([*parts, *slots]):

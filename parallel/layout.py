@@ -1,4 +1,6 @@
-"""A layout: a mesh, rules, and how blocks are run. It resolves each tensor to exactly one sharding, or says what is wrong."""
+"""A layout: a mesh, rules, and how blocks are run. It resolves each tensor to exactly one sharding, or says what is
+wrong.
+"""
 
 import contextlib
 import dataclasses
@@ -20,7 +22,8 @@ from parallel.rules import Rule, Rules
 class Resolved:
     """Where one tensor goes.
 
-    rules: for each dimension the rule that decided, or None when the name has none. split: the mesh axes that each dimension is
+    rules: for each dimension the rule that decided, or None when the name has none. split: the mesh axes that each
+      dimension is
     split over, () for none. ways: into how many pieces that is in all.
     """
 
@@ -41,7 +44,9 @@ class Resolved:
     @property
     def fallbacks(self) -> tuple[Rule, ...]:
         """The rules, all marked '?', that do not divide a dimension, which is whole therefore."""
-        return tuple(rule for rule, split in zip(self.rules, self.split, strict=True) if rule and rule.mesh_axes != split)
+        return tuple(
+            rule for rule, split in zip(self.rules, self.split, strict=True) if rule and rule.mesh_axes != split
+        )
 
     @property
     def bytes(self) -> int:
@@ -55,7 +60,8 @@ class Resolved:
 
 
 class Layout:
-    """A mesh and rules that resolve, validate and explain; while active (see annotate.activate) it gives the four verbs their meaning.
+    """A mesh and rules that resolve, validate and explain; while active (see annotate.activate) it gives the four verbs
+    their meaning.
 
     Args:
       sizes: size of each mesh axis.
@@ -89,9 +95,11 @@ class Layout:
     # Resolving.
 
     def resolve(self, kind: str, path: str, shape: tuple[int, ...], names: tuple[str | None, ...], dtype) -> Resolved:
-        """The one sharding of the tensor `path`. kind: 'weights', 'activations' or 'optimizer'. A name of None is replicated.
+        """The one sharding of the tensor `path`. kind: 'weights', 'activations' or 'optimizer'. A name of None is
+        replicated.
 
-        Raises Mistake, naming tensor, dimension and rule, when a name is not in the catalogue, one mesh axis would split the tensor
+        Raises Mistake, naming tensor, dimension and rule, when a name is not in the catalogue, one mesh axis would
+        split the tensor
         twice, or a size is not divided.
         """
         for name in filter(None, names):
@@ -137,7 +145,9 @@ class Layout:
         faults = []
         for part in self.parts:
             if part and part not in self.met_parts:
-                faults.append(f"{part.replace('.', '/')}/rules: no parameter or activation is in a part {part!r} of the model.")
+                faults.append(
+                    f"{part.replace('.', '/')}/rules: no parameter or activation is in a part {part!r} of the model."
+                )
         names = {rule.name for rule in self.fired}
         written = {rule: None for kinds in self.parts.values() for table in kinds.values() for rule in table.values()}
         for rule in written:
@@ -157,11 +167,15 @@ class Layout:
             raise Mistake("\n".join(fault.replace("  ", " ") for fault in faults))
 
     def _table(self, kind: str, path: str) -> dict[str, Rule]:
-        """The rules for `path`: those of the deepest part that it lies in, the longer one of two that end at the same depth."""
+        """The rules for `path`: those of the deepest part that it lies in, the longer one of two that end at the same
+        depth.
+        """
         path = path.rpartition(":")[2]  # An optimizer slot's path ends in its parameter's.
         inside = [part for part in self.parts if part and f".{part}." in f".{path}."]
         self.met_parts.update(inside)
-        return self.parts[max(inside, key=lambda part: (f".{path}.".rindex(f".{part}.") + len(part), len(part)), default="")][kind]
+        return self.parts[
+            max(inside, key=lambda part: (f".{path}.".rindex(f".{part}.") + len(part), len(part)), default="")
+        ][kind]
 
     def _indivisible(self, path, shape, names, name, size, split, rule) -> str:
         over = ", ".join(f"{axis} ({self.sizes[axis]} devices)" for axis in rule.mesh_axes)

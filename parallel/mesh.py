@@ -14,7 +14,8 @@ from mistake import Mistake
 
 @gin.configurable("mesh")
 class MeshAxes:
-    """Names and sizes of the mesh's axes, in the order of importance for the network: the last axis gets the nearest neighbours.
+    """Names and sizes of the mesh's axes, in the order of importance for the network: the last axis gets the nearest
+    neighbours.
 
     Args:
       axes: {'data': -1, 'tensor': 4}. At most one -1: the devices that the others leave.
@@ -37,7 +38,9 @@ class MeshAxes:
             if not isinstance(name, str) or not name.isidentifier():
                 raise Mistake(f"mesh.axes: {name!r} is not a name for an axis. Use a word such as 'data'.")
             if isinstance(size, bool) or not isinstance(size, int) or (size < 1 and size != -1):
-                raise Mistake(f"mesh.axes: {name!r} has size {size!r}. A size is a positive integer, or -1 for what is left.")
+                raise Mistake(
+                    f"mesh.axes: {name!r} has size {size!r}. A size is a positive integer, or -1 for what is left."
+                )
         if sum(size == -1 for size in axes.values()) > 1:
             raise Mistake(f"mesh.axes: more than one -1 in {axes}. Give all sizes but one.")
         for name, count in (slices or {}).items():
@@ -45,8 +48,12 @@ class MeshAxes:
                 raise Mistake(f"mesh.slices: {name!r} is not an axis of mesh.axes. Axes: {', '.join(axes)}.")
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise Mistake(f"mesh.slices: {name!r} has {count!r} slices. A number of slices is a positive integer.")
-        if num_devices is not None and (isinstance(num_devices, bool) or not isinstance(num_devices, int) or num_devices < 1):
-            raise Mistake(f"mesh.num_devices: {num_devices!r}. A number of devices is a positive integer, or None for all.")
+        if num_devices is not None and (
+            isinstance(num_devices, bool) or not isinstance(num_devices, int) or num_devices < 1
+        ):
+            raise Mistake(
+                f"mesh.num_devices: {num_devices!r}. A number of devices is a positive integer, or None for all."
+            )
         self.axes, self.slices = dict(axes), dict(slices or {})
         self.num_devices, self.simulated_devices = num_devices, simulated_devices
 
@@ -89,7 +96,9 @@ class MeshAxes:
         return there <= num_devices and (there % wanted == 0 if self.needs_devices else there == wanted)
 
     def build(self, devices: Sequence[jax.Device]) -> Mesh:
-        """The mesh over `devices`: axes laid on the torus where there is one, and slices outermost within the axes they split."""
+        """The mesh over `devices`: axes laid on the torus where there is one, and slices outermost within the axes they
+        split.
+        """
         devices = list(devices)
         if self.num_devices is not None:
             if self.num_devices > len(devices):
@@ -98,7 +107,9 @@ class MeshAxes:
         sizes = self.sizes(len(devices))
         slices = len({getattr(device, "slice_index", 0) for device in devices})
         if slices > 1 and not self.slices:
-            raise Mistake(f"mesh.slices: the devices lie in {slices} slices. Say which axis crosses the slow network, as in {{'data': {slices}}}.")
+            raise Mistake(
+                f"mesh.slices: the devices lie in {slices} slices. Say which axis crosses the slow network, as in {{'data': {slices}}}."
+            )
         if math.prod(self.slices.values()) > 1:
             grid = _hybrid(sizes, self.slices, devices)
         else:

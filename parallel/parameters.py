@@ -1,4 +1,5 @@
-"""Named parameters: a record (shape, names, initializer) stands for each until it is initialized, so a model of any size is built in no memory.
+"""Named parameters: a record (shape, names, initializer) stands for each until it is initialized, so a model of any
+size is built in no memory.
 
 A model's parameters are one flat dict from a dotted path ('encoder.blocks.mlp.up.kernel') to an array. Equal layers are
 stacked on a leading dimension named 'layers'.
@@ -18,7 +19,9 @@ Params = dict[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class Declared:
-    """What a parameter is: its shape, the logical name of each dimension, how a fresh one is drawn (key, shape, dtype), and its dtype."""
+    """What a parameter is: its shape, the logical name of each dimension, how a fresh one is drawn (key, shape, dtype),
+    and its dtype.
+    """
 
     shape: tuple[int, ...]
     names: tuple[str, ...]
@@ -49,7 +52,9 @@ def param(shape: tuple[int, ...], names: tuple[str, ...], init: Initializer) -> 
 
 
 def stack(block: nnx.Module, num_layers: int) -> nnx.Module:
-    """Turns the declarations of `block` into those of `num_layers` equal blocks, in place: every parameter gets a leading 'layers'."""
+    """Turns the declarations of `block` into those of `num_layers` equal blocks, in place: every parameter gets a
+    leading 'layers'.
+    """
     for _, variable in nnx.to_flat_state(nnx.state(block, nnx.Param)):
         record = variable.get_metadata()["declared"].stacked(num_layers)
         variable.set_metadata(declared=record)

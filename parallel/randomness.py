@@ -1,4 +1,6 @@
-"""Random numbers for a training step, from (seed, step, name, example): never from a device, a mesh or the way a batch is split."""
+"""Random numbers for a training step, from (seed, step, name, example): never from a device, a mesh or the way a batch
+is split.
+"""
 
 import dataclasses
 import math
@@ -16,7 +18,8 @@ class Randomness:
     """A stream that draws for each example by the example's index in the global batch.
 
     So the noise of an example is the same on every mesh and for every number of microbatches.
-    key: a scalar JAX key of (seed, step, names so far). example_B: int32 [B], index of each example in the global batch.
+    key: a scalar JAX key of (seed, step, names so far). example_B: int32 [B], index of each example in the global
+      batch.
     """
 
     key: jax.Array
@@ -44,7 +47,9 @@ class Randomness:
 
 
 def _positions(shape: tuple[int, ...]) -> jax.Array:
-    """uint32 [1, ...]: the place of each element in its example, row-major. Sums of iotas, which any mesh splits without sending."""
+    """uint32 [1, ...]: the place of each element in its example, row-major. Sums of iotas, which any mesh splits
+    without sending.
+    """
     assert math.prod(shape[1:]) < 2**32, shape
     place = jnp.zeros((1,) * len(shape), jnp.uint32)
     for axis in range(1, len(shape)):
@@ -54,9 +59,11 @@ def _positions(shape: tuple[int, ...]) -> jax.Array:
 
 
 def _mix(x: jax.Array) -> jax.Array:
-    """MurmurHash3's finalizer (Appleby 2011), a bijection of uint32 in which each input bit flips half of the output bits.
+    """MurmurHash3's finalizer (Appleby 2011), a bijection of uint32 in which each input bit flips half of the output
+    bits.
 
-    Two of them, each after adding half of an example's key, take a twentieth of Threefry's time; noise for dropout needs no more.
+    Two of them, each after adding half of an example's key, take a twentieth of Threefry's time; noise for dropout
+    needs no more.
     """
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
@@ -64,7 +71,8 @@ def _mix(x: jax.Array) -> jax.Array:
 
 
 def dropout(x: jax.Array, rate: float, randomness: Randomness | None, name: str) -> jax.Array:
-    """x [B, ...] with elements zeroed with probability `rate` and the rest scaled by 1/(1 - rate); x itself when there is no randomness.
+    """x [B, ...] with elements zeroed with probability `rate` and the rest scaled by 1/(1 - rate); x itself when there
+    is no randomness.
 
     Raises Mistake for a rate that is none.
     """

@@ -13,12 +13,15 @@ class Remat:
     """What each block keeps between its forward and its backward pass.
 
     Args:
-      keep: 'all' (no rematerialization), 'nothing' (the block's input alone), or names of activations, as --mode=explain lists them.
+      keep: 'all' (no rematerialization), 'nothing' (the block's input alone), or names of activations, as
+        --mode=explain lists them.
     """
 
     def __init__(self, keep: str | Sequence[str] = "all"):
         if isinstance(keep, str) and keep not in ("all", "nothing"):
-            raise Mistake(f"remat.keep: {keep!r} is neither 'all' nor 'nothing'. Names of activations go in a tuple: ({keep!r},).")
+            raise Mistake(
+                f"remat.keep: {keep!r} is neither 'all' nor 'nothing'. Names of activations go in a tuple: ({keep!r},)."
+            )
         self.keep = keep if isinstance(keep, str) else tuple(keep)
 
     def check(self, activations: set[str]) -> None:
@@ -28,12 +31,15 @@ class Remat:
         for name in self.keep:
             if name not in activations:
                 known = ", ".join(sorted(activations))
-                raise Mistake(f"remat.keep: no activation is called {name!r}. {nearest(name, activations)} There are: {known}.")
+                raise Mistake(
+                    f"remat.keep: no activation is called {name!r}. {nearest(name, activations)} There are: {known}."
+                )
 
     def wrap(self, body: Callable) -> Callable:
         """`body` with this policy."""
         if self.keep == "all":
             return body
         names = () if self.keep == "nothing" else self.keep
-        # Inside a scan nothing can be shared with the forward pass anyhow, so the barrier against that would only cost time.
+        # Inside a scan nothing can be shared with the forward pass anyhow, so the barrier against that would only cost
+        # time.
         return jax.checkpoint(body, policy=jax.checkpoint_policies.save_only_these_names(*names), prevent_cse=False)

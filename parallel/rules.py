@@ -3,7 +3,8 @@
     rules.weights     = {'embed': 'data', 'mlp': 'tensor', 'kv_heads?': 'tensor'}
     rules.activations = {'batch': 'data', 'mlp': 'tensor'}
 
-A value is a mesh axis, a tuple of them, or None (replicated, said aloud). A name that ends in '?' may go unused, and falls back
+A value is a mesh axis, a tuple of them, or None (replicated, said aloud). A name that ends in '?' may go unused, and
+falls back
 to replicated where the mesh does not divide a size, which --mode=explain lists; without it both are mistakes.
 """
 
@@ -47,8 +48,11 @@ class Rules:
     def __init__(self, weights: dict = gin.REQUIRED, activations: dict = gin.REQUIRED, optimizer: dict | None = None):
         self.tables = {"weights": weights, "activations": activations, "optimizer": optimizer or {}}
 
-    def compile(self, mesh_axes: dict[str, int], origin: Callable[[str, str], str], scope: str = "") -> dict[str, dict[str, Rule]]:
-        """The checked tables: for each kind, the rule of each logical name that has one. Raises Mistake listing all that is wrong.
+    def compile(
+        self, mesh_axes: dict[str, int], origin: Callable[[str, str], str], scope: str = ""
+    ) -> dict[str, dict[str, Rule]]:
+        """The checked tables: for each kind, the rule of each logical name that has one. Raises Mistake listing all
+        that is wrong.
 
         origin: (binding, key) -> 'file:line', or ''. scope: the part these rules are for.
         """
@@ -57,7 +61,9 @@ class Rules:
             binding = f"{scope}/rules.{kind}" if scope else f"rules.{kind}"
             compiled[kind] = {}
             if not isinstance(table, dict):
-                raise Mistake(f"{binding}: {table!r} is not a table of rules. Write one such as {{'batch': 'data'}}; {{}} has none.")
+                raise Mistake(
+                    f"{binding}: {table!r} is not a table of rules. Write one such as {{'batch': 'data'}}; {{}} has none."
+                )
             for key, value in table.items():
                 try:
                     rule = _rule(binding, key, value, mesh_axes, origin(binding, key))
@@ -83,7 +89,9 @@ def _rule(binding: str, key: str, value: Value, mesh_axes: dict[str, int], place
     for axis in values:
         if axis not in mesh_axes:
             known = ", ".join(mesh_axes)
-            raise Mistake(f"{binding}: {name!r} -> {axis!r}, which is not a mesh axis. {nearest(str(axis), mesh_axes)} mesh.axes has: {known}.")
+            raise Mistake(
+                f"{binding}: {name!r} -> {axis!r}, which is not a mesh axis. {nearest(str(axis), mesh_axes)} mesh.axes has: {known}."
+            )
     if len(set(values)) != len(values):
         raise Mistake(f"{binding}: {name!r} -> {values} names a mesh axis twice.")
     return Rule(binding, name, values, key.endswith("?"), place)

@@ -24,7 +24,11 @@ class Batch:
                 raise Mistake(f"{name}: {value} is not a positive number of examples or passes.")
         if size is None:
             if microbatch_size is None:
-                raise Mistake("batch.size: nothing says how many examples a step takes. Give two of " + ", ".join(given) + ", or batch.size alone.")
+                raise Mistake(
+                    "batch.size: nothing says how many examples a step takes. Give two of "
+                    + ", ".join(given)
+                    + ", or batch.size alone."
+                )
             size = microbatch_size * (accumulation or 1)
         if microbatch_size is None:
             microbatch_size = _divide(size, accumulation or 1, "batch.accumulation")

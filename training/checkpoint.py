@@ -1,4 +1,6 @@
-"""Checkpoints: the whole TrainState and what it takes to go on from it, written in the background and never half there (Orbax)."""
+"""Checkpoints: the whole TrainState and what it takes to go on from it, written in the background and never half there
+(Orbax).
+"""
 
 import importlib.metadata
 import pathlib
@@ -23,7 +25,8 @@ class CheckpointPolicy:
       every: steps from one to the next; 0 writes only the last.
       keep_last: how many of the newest are kept.
       keep_every: those at multiples of it are kept for good; 0 keeps none so.
-      best: an evaluation's metric, such as 'loss'; a checkpoint follows each evaluation, and the `keep_best` best ones are kept.
+      best: an evaluation's metric, such as 'loss'; a checkpoint follows each evaluation, and the `keep_best` best ones
+        are kept.
       best_mode: 'min' or 'max' of it is best.
       skip_damaged: whether a run may go back over checkpoints that can't be read to the newest whole one.
     """
@@ -41,7 +44,9 @@ class CheckpointPolicy:
         if best_mode not in ("min", "max"):
             raise Mistake(f"checkpoint.best_mode: {best_mode!r} is neither 'min' nor 'max'.")
         if keep_last < 1:
-            raise Mistake(f"checkpoint.keep_last: {keep_last}; at least one checkpoint is kept, or nothing could be resumed.")
+            raise Mistake(
+                f"checkpoint.keep_last: {keep_last}; at least one checkpoint is kept, or nothing could be resumed."
+            )
         self.every, self.best, self.skip_damaged = every, best, skip_damaged
         policies: list[Any] = [managers.LatestN(keep_last)]
         if keep_every:
@@ -49,7 +54,10 @@ class CheckpointPolicy:
         if best:
             policies.append(
                 managers.BestN(
-                    get_metric_fn=lambda metrics: metrics[best], reverse=best_mode == "min", n=keep_best, keep_checkpoints_without_metrics=False
+                    get_metric_fn=lambda metrics: metrics[best],
+                    reverse=best_mode == "min",
+                    n=keep_best,
+                    keep_checkpoints_without_metrics=False,
                 )
             )
         self.preservation = managers.AnyPreservationPolicy(policies)
@@ -85,7 +93,9 @@ class Checkpoints:
         return sorted(self._manager.all_steps())
 
     def save(self, step: int, state: TrainState, run: dict, metrics: dict[str, float] | None = None) -> None:
-        """Starts writing; returns when the state may be given up. `run`: JSON that `restore` gives back. Does nothing if `step` is there."""
+        """Starts writing; returns when the state may be given up. `run`: JSON that `restore` gives back. Does nothing
+        if `step` is there.
+        """
         if step in self.steps:
             return
         run = run | {"versions": {name: importlib.metadata.version(name) for name in _VERSIONED}}
@@ -96,7 +106,9 @@ class Checkpoints:
         """Returns when all that was started is on disk."""
         self._manager.wait_until_finished()
 
-    def restore(self, abstract: TrainState, sharding: TrainState, step: int | None = None) -> tuple[TrainState, dict] | None:
+    def restore(
+        self, abstract: TrainState, sharding: TrainState, step: int | None = None
+    ) -> tuple[TrainState, dict] | None:
         """The newest checkpoint (or that of `step`) onto any mesh, with its `run`; None when there is none.
 
         Raises DamagedCheckpoint for one that can't be read, unless the policy goes back over it.
@@ -115,7 +127,9 @@ class Checkpoints:
                         f"It was left as it is. To go back to an earlier one: --gin.checkpoint.skip_damaged=True "
                         f"(there are: {', '.join(map(str, self.steps))})."
                     ) from error
-                print(f"checkpoint {self.folder / str(candidate)} can't be read ({_first_line(error)}); going back to an earlier one.")
+                print(
+                    f"checkpoint {self.folder / str(candidate)} can't be read ({_first_line(error)}); going back to an earlier one."
+                )
         if candidates:
             raise DamagedCheckpoint(f"none of the checkpoints in {self.folder} can be read.")
         return None

@@ -33,15 +33,25 @@ class Started:
 
 def explain(program: Program) -> Explanation:
     """What goes where in `program`."""
-    return explanation(program.layout, parameters=program.parameters, slots=program.slots, inputs=program.inputs, activations=program.activations)
+    return explanation(
+        program.layout,
+        parameters=program.parameters,
+        slots=program.slots,
+        inputs=program.inputs,
+        activations=program.activations,
+    )
 
 
 def close(program: Program, outcome: Outcome, workdir: pathlib.Path, config_text: str, started: Started) -> Report:
     """The report of a finished run."""
     explained = explain(program)
     mesh = program.layout.mesh
-    notes = [f"{outcome.skipped} steps were skipped: their loss or gradients were not finite."] if outcome.skipped else []
-    notes += [f"Started fresh beside {program.experiment.init_from}: {', '.join(outcome.fresh)}."] if outcome.fresh else []
+    notes = (
+        [f"{outcome.skipped} steps were skipped: their loss or gradients were not finite."] if outcome.skipped else []
+    )
+    notes += (
+        [f"Started fresh beside {program.experiment.init_from}: {', '.join(outcome.fresh)}."] if outcome.fresh else []
+    )
     return Report(
         title=pathlib.Path(started.gin_files[-1]).stem.replace("_", " "),
         command=started.command,
@@ -81,8 +91,20 @@ def _layout_rows(explained: Explanation) -> list[LayoutRow]:
             splits: dict[str, None] = {}
             for row in explained.of(kind):
                 if row.part == part:
-                    splits |= {f"{name} over {_axes(axes)}": None for name, axes in zip(row.names, row.spec, strict=False) if axes is not None}
-            rows.append(LayoutRow(label + part, elements if kind == "parameter" else 0, whole, each, ", ".join(splits) or "whole on every device"))
+                    splits |= {
+                        f"{name} over {_axes(axes)}": None
+                        for name, axes in zip(row.names, row.spec, strict=False)
+                        if axes is not None
+                    }
+            rows.append(
+                LayoutRow(
+                    label + part,
+                    elements if kind == "parameter" else 0,
+                    whole,
+                    each,
+                    ", ".join(splits) or "whole on every device",
+                )
+            )
     return rows
 
 
@@ -105,7 +127,10 @@ def _next_commands(gin_files: list[str], workdir: pathlib.Path) -> list[NextComm
     return [
         NextCommand("which rule put each tensor where, and how many bytes a device holds", f"{run} --mode=explain"),
         NextCommand("the same model on other meshes: same losses, same gradients", f"{run} --mode=prove"),
-        NextCommand("the same run with every weight sharded (ZeRO-3), by one more file", f"{run} --gin_file=configs/parallel/fsdp.gin --workdir={here}_fsdp"),
+        NextCommand(
+            "the same run with every weight sharded (ZeRO-3), by one more file",
+            f"{run} --gin_file=configs/parallel/fsdp.gin --workdir={here}_fsdp",
+        ),
     ]
 
 

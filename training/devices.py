@@ -1,4 +1,6 @@
-"""Which devices a run has: real ones, or CPU devices simulated on a laptop. Must be settled before JAX touches its backend."""
+"""Which devices a run has: real ones, or CPU devices simulated on a laptop. Must be settled before JAX touches its
+backend.
+"""
 
 import os
 

@@ -17,7 +17,9 @@ def evaluate(program: Program, params: Params) -> dict[str, float]:
     """Each metric over the whole evaluation split; the last batch is filled with padding, which weighs nothing."""
     experiment = program.experiment
     size = experiment.eval_batch_size
-    with Loader(experiment.data, "eval", size, experiment.seed, rows=program.rows(size), end="stop", remainder="pad") as loader:
+    with Loader(
+        experiment.data, "eval", size, experiment.seed, rows=program.rows(size), end="stop", remainder="pad"
+    ) as loader:
         total: Sums = {}
         for rows in loader:
             # Added as Python floats: float32 would stop counting at 2**24.
@@ -26,10 +28,14 @@ def evaluate(program: Program, params: Params) -> dict[str, float]:
 
 
 def commonest_label_accuracy(program: Program) -> float | None:
-    """The accuracy of always predicting the label that is commonest in the evaluation split; None for objectives without labels."""
+    """The accuracy of always predicting the label that is commonest in the evaluation split; None for objectives
+    without labels.
+    """
     experiment = program.experiment
     counts: collections.Counter = collections.Counter()
-    with Loader(experiment.data, "eval", experiment.eval_batch_size, experiment.seed, end="stop", remainder="pad") as loader:
+    with Loader(
+        experiment.data, "eval", experiment.eval_batch_size, experiment.seed, end="stop", remainder="pad"
+    ) as loader:
         for batch in loader:
             for labels, weights in _LABELS.items():
                 if labels in batch:

@@ -20,9 +20,11 @@ class Experiment:
       seed: of parameters, data order and noise.
       clip_norm: gradients are scaled down to this global norm; None leaves them.
       ema_decay: an exponential moving average of the weights is kept, and evaluated; None keeps none.
-      non_finite: at a loss or gradient that is not finite, 'stop' keeps the state of that step for inspection and ends with 1;
+      non_finite: at a loss or gradient that is not finite, 'stop' keeps the state of that step for inspection and ends
+        with 1;
         'skip' leaves the weights as they were, counts it, and goes on.
-      init_from: a pretrained checkpoint (a folder as `python -m models.pretrained import` makes, or a Hugging Face one).
+      init_from: a pretrained checkpoint (a folder as `python -m models.pretrained import` makes, or a Hugging Face
+        one).
       fresh: path patterns of the parameters that may start fresh although `init_from` is given.
       log_every, eval_every: in steps; 0 evaluates at the end only.
       eval_batch_size: None is the batch's.
@@ -56,16 +58,28 @@ class Experiment:
         if ema_decay is not None and not 0 < ema_decay < 1:
             raise Mistake(f"experiment.ema_decay: {ema_decay} is not between 0 and 1. None keeps no average.")
         if self.batch.accumulation > 1 and getattr(model, "whole_batch", False):
-            raise Mistake("batch.accumulation: this objective compares every example of a batch with every other, so a batch can't be split. Use 1.")
+            raise Mistake(
+                "batch.accumulation: this objective compares every example of a batch with every other, so a batch can't be split. Use 1."
+            )
         self.model, self.data, self.optimizer = model, data, optimizer
-        self.steps, self.seed, self.clip_norm, self.ema_decay, self.non_finite = steps, seed, clip_norm, ema_decay, non_finite
+        self.steps, self.seed, self.clip_norm, self.ema_decay, self.non_finite = (
+            steps,
+            seed,
+            clip_norm,
+            ema_decay,
+            non_finite,
+        )
         self.init_from, self.fresh = init_from, tuple(fresh)
         self.log_every, self.eval_every = log_every, eval_every
         self.eval_batch_size = eval_batch_size or self.batch.size
         self.stop_at_end_of_data = stop_at_end_of_data
         vocabulary = getattr(getattr(model, "encoder", None), "vocab_size", None)
         if vocabulary is not None and data.vocab_size > vocabulary:
-            raise Mistake(f"bert.vocab_size: {vocabulary}, and the data's tokenizer has {data.vocab_size} tokens. It must be at least that.")
+            raise Mistake(
+                f"bert.vocab_size: {vocabulary}, and the data's tokenizer has {data.vocab_size} tokens. It must be at least that."
+            )
         classes = getattr(model, "num_classes", None)
         if classes != getattr(data, "num_classes", classes):
-            raise Mistake(f"experiment.data: it has {data.num_classes} classes, and the model's head has {classes}. Set both num_classes to the same.")
+            raise Mistake(
+                f"experiment.data: it has {data.num_classes} classes, and the model's head has {classes}. Set both num_classes to the same."
+            )

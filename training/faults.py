@@ -1,4 +1,6 @@
-"""How a run ends early: asked to (SIGTERM), or because something went wrong. Exit statuses are part of the command's contract."""
+"""How a run ends early: asked to (SIGTERM), or because something went wrong. Exit statuses are part of the command's
+contract.
+"""
 
 import signal
 import threading

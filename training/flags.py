@@ -25,7 +25,9 @@ class Flags:
     def require_workdir(self) -> pathlib.Path:
         """The workdir, or a Mistake."""
         if self.workdir is None:
-            raise Mistake(f"--workdir: --mode={self.mode} needs a folder for checkpoints, metrics and the report. Add --workdir=DIR.")
+            raise Mistake(
+                f"--workdir: --mode={self.mode} needs a folder for checkpoints, metrics and the report. Add --workdir=DIR."
+            )
         return self.workdir
 
 
@@ -37,13 +39,31 @@ class _Parser(argparse.ArgumentParser):
 def parse(argv: list[str], modes: Iterable[str]) -> Flags:
     """The flags in `argv`. Raises Mistake for any that is not known."""
     modes = list(modes)
-    parser = _Parser(prog="train.py", allow_abbrev=False, description="Trains, evaluates and explains what a gin file describes.")
-    parser.add_argument("--gin_file", action="append", default=[], metavar="FILE", help="a configuration; may be repeated, later ones win")
-    parser.add_argument("--workdir", type=pathlib.Path, help="where checkpoints, metrics and the report go; a run found there is resumed")
+    parser = _Parser(
+        prog="train.py", allow_abbrev=False, description="Trains, evaluates and explains what a gin file describes."
+    )
+    parser.add_argument(
+        "--gin_file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a configuration; may be repeated, later ones win",
+    )
+    parser.add_argument(
+        "--workdir",
+        type=pathlib.Path,
+        help="where checkpoints, metrics and the report go; a run found there is resumed",
+    )
     parser.add_argument("--mode", default="train", help=f"one of {', '.join(modes)}")
-    parser.add_argument("--simulated_devices", type=int, metavar="N", help="use N simulated CPU devices, whatever the machine has")
-    parser.add_argument("--allow_config_change", action="store_true", help="go on in a workdir whose run had another configuration")
-    parser.add_argument("--gin.X", dest="unused", metavar="VALUE", help="binds X to VALUE, such as --gin.batch.size=64; wins over files")
+    parser.add_argument(
+        "--simulated_devices", type=int, metavar="N", help="use N simulated CPU devices, whatever the machine has"
+    )
+    parser.add_argument(
+        "--allow_config_change", action="store_true", help="go on in a workdir whose run had another configuration"
+    )
+    parser.add_argument(
+        "--gin.X", dest="unused", metavar="VALUE", help="binds X to VALUE, such as --gin.batch.size=64; wins over files"
+    )
     plain, bindings = [], []
     for argument in argv:
         if argument.startswith("--gin.") and argument != "--gin.X":
@@ -54,8 +74,17 @@ def parse(argv: list[str], modes: Iterable[str]) -> Flags:
             plain.append(argument)
     found, unknown = parser.parse_known_args(plain)
     if unknown:
-        known = ["--gin_file", "--workdir", "--mode", "--simulated_devices", "--allow_config_change", "--gin.NAME=VALUE"]
-        raise Mistake(f"{unknown[0]}: no such flag. {nearest(unknown[0].split('=')[0], known)} All: {', '.join(known)}.")
+        known = [
+            "--gin_file",
+            "--workdir",
+            "--mode",
+            "--simulated_devices",
+            "--allow_config_change",
+            "--gin.NAME=VALUE",
+        ]
+        raise Mistake(
+            f"{unknown[0]}: no such flag. {nearest(unknown[0].split('=')[0], known)} All: {', '.join(known)}."
+        )
     if not found.gin_file:
         raise Mistake(f"--gin_file: none is given. {_USAGE}")
     if found.mode not in modes:
@@ -63,4 +92,6 @@ def parse(argv: list[str], modes: Iterable[str]) -> Flags:
     if found.simulated_devices is not None and found.simulated_devices < 1:
         raise Mistake(f"--simulated_devices: {found.simulated_devices} is not a number of devices.")
     command = " ".join(["python train.py", *argv])
-    return Flags(found.gin_file, bindings, found.mode, found.workdir, found.simulated_devices, found.allow_config_change, command)
+    return Flags(
+        found.gin_file, bindings, found.mode, found.workdir, found.simulated_devices, found.allow_config_change, command
+    )

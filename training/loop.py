@@ -25,7 +25,8 @@ from training.sinks import Sinks
 from training.state import TrainState
 from training.step import Batch
 
-# How far the host runs ahead of the devices: enough that they never wait for it, little enough that a queue doesn't pile up.
+# How far the host runs ahead of the devices: enough that they never wait for it, little enough that a queue doesn't
+# pile up.
 _STEPS_AHEAD = 2
 # Of these the last step's value is shown, not the window's mean.
 _LAST = ("learning_rate",)
@@ -35,7 +36,8 @@ _LAST = ("learning_rate",)
 class Outcome:
     """How training ended: exit status, steps done, and the last evaluation.
 
-    fresh: parameters that did not come from init_from. skipped: steps that were not finite, in this process. seconds_before: what
+    fresh: parameters that did not come from init_from. skipped: steps that were not finite, in this process.
+      seconds_before: what
     earlier processes spent on this run, up to the checkpoint that this one resumed from.
     """
 
@@ -49,7 +51,9 @@ class Outcome:
     seconds_before: float
 
 
-def train(program: Program, policy: CheckpointPolicy, workdir: pathlib.Path, config_text: str, console: TrainingConsole) -> Outcome:
+def train(
+    program: Program, policy: CheckpointPolicy, workdir: pathlib.Path, config_text: str, console: TrainingConsole
+) -> Outcome:
     """Trains to experiment.steps from the newest checkpoint in `workdir`, or from the start."""
     with Checkpoints(workdir, policy) as checkpoints, StopRequest() as stop:
         state, run, fresh = _start(program, checkpoints, console)
@@ -58,11 +62,15 @@ def train(program: Program, policy: CheckpointPolicy, workdir: pathlib.Path, con
         with Sinks(workdir, start_step=start, enabled=primary) as sinks, console:
             loop = _Loop(program, policy, checkpoints, sinks, console, config_text, run, workdir)
             status = loop.run(state, start, stop)
-        return Outcome(status, loop.step, loop.state, loop.evaluation, loop.compile_seconds, fresh, loop.skipped, run["seconds"])
+        return Outcome(
+            status, loop.step, loop.state, loop.evaluation, loop.compile_seconds, fresh, loop.skipped, run["seconds"]
+        )
 
 
 def _start(program: Program, checkpoints: Checkpoints, console: TrainingConsole) -> tuple[TrainState, dict, list[str]]:
-    """The state to start from, what the checkpoint says of its run, and which parameters are fresh although init_from is given."""
+    """The state to start from, what the checkpoint says of its run, and which parameters are fresh although init_from
+    is given.
+    """
     experiment = program.experiment
     restored = checkpoints.restore(program.abstract_state, program.state_sharding)
     if restored is not None:
@@ -84,7 +92,9 @@ def _start(program: Program, checkpoints: Checkpoints, console: TrainingConsole)
         # EMA starts from the same weights; a copy of its own, since the step gives up each buffer.
         ema = None if state.ema is None else state.ema | jax.tree.map(lambda x: x.copy(), placed)
         state = dataclasses.replace(state, params=state.params | placed, ema=ema)
-        console.note(f"{len(loaded)} parameters from {experiment.init_from}; fresh: {', '.join(fresh) or 'none'}; not used: {', '.join(unused) or 'none'}")
+        console.note(
+            f"{len(loaded)} parameters from {experiment.init_from}; fresh: {', '.join(fresh) or 'none'}; not used: {', '.join(unused) or 'none'}"
+        )
     return state, {"step": 0, "seconds": 0.0, "window": {}, "evaluation": {}}, fresh
 
 
@@ -96,7 +106,8 @@ class _Loop:
         self.sinks, self.console, self.config_text, self.workdir = sinks, console, config_text, workdir
         self.seconds_before, self.began = run["seconds"], time.monotonic()
         self.window: Sums = {name: tuple(pair) for name, pair in run["window"].items()}
-        # Steps whose sums are not on the host yet: (step, sums, batch). The batch is kept for inspection should it be at fault.
+        # Steps whose sums are not on the host yet: (step, sums, batch). The batch is kept for inspection should it be
+        # at fault.
         self.pending: collections.deque[tuple[int, Sums, Batch]] = collections.deque()
         self.evaluation: dict[str, float] = run["evaluation"]
         self.compile_seconds: float | None = None
@@ -110,9 +121,20 @@ class _Loop:
         end = "stop" if experiment.stop_at_end_of_data else "repeat"
         if start == experiment.steps:
             return faults.DONE
-        loader = Loader(experiment.data, "train", size, experiment.seed, start_step=start, rows=self.program.rows(size), end=end, remainder="drop")
+        loader = Loader(
+            experiment.data,
+            "train",
+            size,
+            experiment.seed,
+            start_step=start,
+            rows=self.program.rows(size),
+            end=end,
+            remainder="drop",
+        )
         if loader.num_batches is not None and loader.num_batches <= start:
-            raise Mistake(f"batch.size: {size}, and an epoch of the training split has no whole batch of it left to train on.")
+            raise Mistake(
+                f"batch.size: {size}, and an epoch of the training split has no whole batch of it left to train on."
+            )
         with loader:
             self.clock = _Clock(loader, start)
             self.console.status("compiling the training step")
@@ -153,7 +175,9 @@ class _Loop:
             self.compile_seconds = time.perf_counter() - began
 
     def _keep_pace(self) -> None:
-        """Waits until the devices are at most a few steps behind, and reads the sums of a finished window once the next step is under way."""
+        """Waits until the devices are at most a few steps behind, and reads the sums of a finished window once the next
+        step is under way.
+        """
         if len(self.pending) > _STEPS_AHEAD:
             jax.block_until_ready(self.pending[-1 - _STEPS_AHEAD][1])
         every = self.program.experiment.log_every
@@ -166,7 +190,9 @@ class _Loop:
         self._read(self.step)
 
     def _read(self, until: int) -> None:
-        """Moves the sums of steps up to `until` into the window, which is written at each multiple of log_every, and at the last step."""
+        """Moves the sums of steps up to `until` into the window, which is written at each multiple of log_every, and at
+        the last step.
+        """
         experiment = self.program.experiment
         while self.pending and self.pending[0][0] <= until:
             step, sums, batch = self.pending.popleft()
@@ -188,18 +214,25 @@ class _Loop:
         rate = self.program.tokens_per_step / seconds
         self.sinks.write(step, "train", values)
         self.sinks.write_timings(step, {"step_seconds": seconds, "data_wait_seconds": wait, "tokens_per_second": rate})
-        self.console.train(Moment(step, values["loss"], values["learning_rate"], rate, seconds, min(wait / seconds, 1.0)))
+        self.console.train(
+            Moment(step, values["loss"], values["learning_rate"], rate, seconds, min(wait / seconds, 1.0))
+        )
 
     def _not_finite(self, step: int, batch: Batch) -> None:
         self.skipped += 1
         if self.program.experiment.non_finite == "skip":
-            self.console.warn(f"step {step:,}: loss or gradients are not finite; the step was skipped ({self.skipped} so far)")
+            self.console.warn(
+                f"step {step:,}: loss or gradients are not finite; the step was skipped ({self.skipped} so far)"
+            )
             return
         # The state halted itself: it is still the one that this step began with.
         folder = self.workdir / f"fault_at_step_{step}"
         with ocp.StandardCheckpointer() as writer:
             writer.save(folder.absolute() / "state", self.state, force=True)
-        np.savez(folder / f"batch_{jax.process_index()}.npz", **{name: np.asarray(value.addressable_data(0)) for name, value in batch.items()})
+        np.savez(
+            folder / f"batch_{jax.process_index()}.npz",
+            **{name: np.asarray(value.addressable_data(0)) for name, value in batch.items()},
+        )
         raise RunFault(
             f"step {step}: loss or gradients are not finite. The state that the step began with and its batch are in {folder}.\n"
             "To leave such steps out and go on: --gin.experiment.non_finite=\"'skip'\"."
@@ -211,7 +244,9 @@ class _Loop:
         with self.clock.paused():
             self.evaluation = evaluate(self.program, params)
         if self.policy.best and self.policy.best not in self.evaluation:
-            raise Mistake(f"checkpoint.best: evaluation has no metric {self.policy.best!r}. It has: {', '.join(self.evaluation)}.")
+            raise Mistake(
+                f"checkpoint.best: evaluation has no metric {self.policy.best!r}. It has: {', '.join(self.evaluation)}."
+            )
         self.sinks.write(self.step, "eval", self.evaluation)
         self.console.evaluation(self.step, "eval", self.evaluation)
 

@@ -35,7 +35,9 @@ def train_mode(flags: Flags) -> int:
     setup = build(flags)
     text = setup.config.operative()
     _claim(workdir, text, setup, flags)
-    console = TrainingConsole(setup.program.experiment.steps, enabled=primary(), plain_every=setup.program.experiment.log_every)
+    console = TrainingConsole(
+        setup.program.experiment.steps, enabled=primary(), plain_every=setup.program.experiment.log_every
+    )
     for note in setup.config.notes:
         console.warn(note)
     with located(setup.config):
@@ -66,7 +68,9 @@ def eval_mode(flags: Flags) -> int:
 
 
 def explain_mode(flags: Flags) -> int:
-    """Says where every tensor goes and why; writes it as JSON where there is a workdir. Allocates nothing and needs no device."""
+    """Says where every tensor goes and why; writes it as JSON where there is a workdir. Allocates nothing and needs no
+    device.
+    """
     setup = build(flags, with_devices=False)
     explained = explain(setup.program)
     console = rich.console.Console(width=None if os.isatty(1) else 160)
@@ -81,7 +85,9 @@ def explain_mode(flags: Flags) -> int:
 
 
 def prove_mode(flags: Flags) -> int:
-    """Shows that the configuration is one program, whatever the mesh. On a machine without accelerators it simulates 8 devices."""
+    """Shows that the configuration is one program, whatever the mesh. On a machine without accelerators it simulates 8
+    devices.
+    """
     if flags.simulated_devices is None:
         flags = dataclasses.replace(flags, bindings=["mesh.simulated_devices=8", *flags.bindings])
     own = build(flags, with_devices=False)
@@ -109,4 +115,9 @@ def _claim(workdir: pathlib.Path, text: str, setup: Setup, flags: Flags) -> None
         replace_file(workdir / LAYOUT, json.dumps(explain(setup.program).to_json(), indent=1).encode())
 
 
-MODES: dict[str, Callable[[Flags], int]] = {"train": train_mode, "eval": eval_mode, "explain": explain_mode, "prove": prove_mode}
+MODES: dict[str, Callable[[Flags], int]] = {
+    "train": train_mode,
+    "eval": eval_mode,
+    "explain": explain_mode,
+    "prove": prove_mode,
+}

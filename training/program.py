@@ -32,16 +32,23 @@ class Program:
         self.experiment, self.layout = experiment, layout
         self.declared = declared(experiment.model)
         self.optimizer = experiment.optimizer.build(self.declared)
-        make = functools.partial(fresh_state, self.declared, self.optimizer, experiment.seed, ema=experiment.ema_decay is not None)
+        make = functools.partial(
+            fresh_state, self.declared, self.optimizer, experiment.seed, ema=experiment.ema_decay is not None
+        )
         self._fresh = make
         self.abstract_state: TrainState = jax.eval_shape(make)
         self.features = experiment.data.features()
 
-        self.parameters = [layout.resolve("weights", path, d.shape, d.names, d.dtype) for path, d in self.declared.items()]
+        self.parameters = [
+            layout.resolve("weights", path, d.shape, d.names, d.dtype) for path, d in self.declared.items()
+        ]
         self._slots = self._resolve_slots()
         self._ema = None
         if self.abstract_state.ema is not None:
-            self._ema = {path: layout.resolve("optimizer", f"ema:{path}", d.shape, d.names, d.dtype) for path, d in self.declared.items()}
+            self._ema = {
+                path: layout.resolve("optimizer", f"ema:{path}", d.shape, d.names, d.dtype)
+                for path, d in self.declared.items()
+            }
         self.slots = jax.tree.leaves((self._slots, self._ema))
         self.inputs = self._resolve_batch(experiment.batch.size)
         self._resolve_batch(experiment.batch.microbatch_size)
@@ -92,13 +99,17 @@ class Program:
         starts, stops = [s.start or 0 for s in held], [batch_size if s.stop is None else s.stop for s in held]
         start, stop = min(starts), max(stops)
         if sum({(a, b): b - a for a, b in zip(starts, stops, strict=True)}.values()) != stop - start:
-            raise Mistake(f"mesh.axes: the devices of process {jax.process_index()} hold rows of the batch that don't lie together ({name}).")
+            raise Mistake(
+                f"mesh.axes: the devices of process {jax.process_index()} hold rows of the batch that don't lie together ({name})."
+            )
         return slice(start, stop)
 
     def global_batch(self, rows: dict[str, np.ndarray], batch_size: int) -> Batch:
         """Global arrays of `batch_size` examples from the rows that this process holds."""
         return {
-            name: jax.make_array_from_process_local_data(self.batch_sharding[name], value, (batch_size, *value.shape[1:]))
+            name: jax.make_array_from_process_local_data(
+                self.batch_sharding[name], value, (batch_size, *value.shape[1:])
+            )
             for name, value in rows.items()
         }
 
@@ -136,12 +147,18 @@ class Program:
     def train_step(self):
         """(state, batch) -> (state, sums), compiled at the first call; the old state is given up to the new one."""
         step = self.step_function()
-        return self._jit_step(lambda state, batch: step(state, batch)[:2], (self.state_sharding, self.layout.replicated()))
+        return self._jit_step(
+            lambda state, batch: step(state, batch)[:2], (self.state_sharding, self.layout.replicated())
+        )
 
     @functools.cached_property
     def proving_step(self):
-        """(state, batch) -> (state, sums, gradients): the train step, with the gradients that it applied, before clipping."""
-        return self._jit_step(self.step_function(), (self.state_sharding, self.layout.replicated(), self.state_sharding.params))
+        """(state, batch) -> (state, sums, gradients): the train step, with the gradients that it applied, before
+        clipping.
+        """
+        return self._jit_step(
+            self.step_function(), (self.state_sharding, self.layout.replicated(), self.state_sharding.params)
+        )
 
     def _jit_step(self, step, out_shardings):
         in_shardings = (self.state_sharding, self.batch_sharding)
@@ -155,7 +172,11 @@ class Program:
     def eval_step(self):
         """(params, batch) -> sums, without noise."""
         in_shardings = (self.state_sharding.params, self.batch_sharding)
-        return jax.jit(lambda params, batch: self.losses(params, batch, None), in_shardings=in_shardings, out_shardings=self.layout.replicated())
+        return jax.jit(
+            lambda params, batch: self.losses(params, batch, None),
+            in_shardings=in_shardings,
+            out_shardings=self.layout.replicated(),
+        )
 
     @property
     def num_parameters(self) -> int:
@@ -167,4 +188,3 @@ class Program:
         """Positions of a global batch, padding included (examples, where there is no length)."""
         longest = max((math.prod(f.shape) for f in self.features.values() if "length" in f.names), default=1)
         return self.experiment.batch.size * longest
-

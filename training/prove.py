@@ -1,4 +1,6 @@
-"""--mode=prove: the configuration is one program. On one device and on each of several meshes its losses and gradients agree."""
+"""--mode=prove: the configuration is one program. On one device and on each of several meshes its losses and gradients
+agree.
+"""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -25,15 +27,18 @@ class Proof:
     """What is compared, and how closely.
 
     Args:
-      layouts: gin files with a mesh and rules, each put on top of the configuration. Its own layout is compared too, where there
+      layouts: gin files with a mesh and rules, each put on top of the configuration. Its own layout is compared too,
+        where there
         are devices for it.
       accumulations: each layout runs with each number of microbatches a step.
       shrink: bindings that make the configuration small enough to run here, {'bert.num_layers': 2, ...}.
       batch_size: examples a step.
       steps: training steps whose losses are compared.
       loss_tolerance: largest relative difference of a step's loss.
-      gradient_tolerance: largest difference of a parameter's gradient at the first step, relative to the norm of the reference's
-        (or to a thousandth of all parameters' together, where it is less: some are zero by nature, such as that of a key's bias,
+      gradient_tolerance: largest difference of a parameter's gradient at the first step, relative to the norm of the
+        reference's
+        (or to a thousandth of all parameters' together, where it is less: some are zero by nature, such as that of a
+        key's bias,
         which no softmax can see, and hold rounding only).
     """
 
@@ -72,7 +77,9 @@ class Trace:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One layout against the reference. loss: largest relative difference; gradient: largest relative difference, of parameter `worst`."""
+    """One layout against the reference. loss: largest relative difference; gradient: largest relative difference, of
+    parameter `worst`.
+    """
 
     layout: str
     mesh: dict[str, int]
@@ -98,7 +105,12 @@ def run(program: Program, steps: int) -> Trace:
     return Trace(tuple(losses), first)
 
 
-def prove(proof: Proof, own_layout: bool, build: Callable[[Sequence[str], Sequence[str]], Program], console: rich.console.Console) -> bool:
+def prove(
+    proof: Proof,
+    own_layout: bool,
+    build: Callable[[Sequence[str], Sequence[str]], Program],
+    console: rich.console.Console,
+) -> bool:
     """Runs and compares all; prints the table. Returns whether everything agreed.
 
     own_layout: whether the configuration's own layout can run here. build(gin files, bindings) makes the program of the
@@ -111,21 +123,30 @@ def prove(proof: Proof, own_layout: bool, build: Callable[[Sequence[str], Sequen
             if (layout, accumulation) == (REFERENCE, 1):
                 continue
             program = build([] if layout == OWN else [layout], proof.bindings(accumulation))
-            comparisons.append(_compare(proof, layout, program.layout.sizes, accumulation, run(program, proof.steps), reference))
+            comparisons.append(
+                _compare(proof, layout, program.layout.sizes, accumulation, run(program, proof.steps), reference)
+            )
             jax.clear_caches()
     console.print(_table(proof, comparisons, reference))
     if not own_layout:
         console.print("The configuration's own layout takes other devices than are here, so it was left out.")
     agreed = all(comparison.agrees for comparison in comparisons)
-    console.print("One program: every layout agrees with one device." if agreed else "Not one program: see the rows that differ.")
+    console.print(
+        "One program: every layout agrees with one device." if agreed else "Not one program: see the rows that differ."
+    )
     return agreed
 
 
-def _compare(proof: Proof, layout: str, mesh: dict[str, int], accumulation: int, trace: Trace, reference: Trace) -> Comparison:
+def _compare(
+    proof: Proof, layout: str, mesh: dict[str, int], accumulation: int, trace: Trace, reference: Trace
+) -> Comparison:
     loss = max(abs(a - b) / max(abs(b), 1e-12) for a, b in zip(trace.losses, reference.losses, strict=True))
     norms = {path: float(np.linalg.norm(value.astype(np.float64))) for path, value in reference.gradients.items()}
     least = 1e-3 * float(np.linalg.norm(list(norms.values())))
-    differences = {path: _distance(trace.gradients[path], value) / max(norms[path], least) for path, value in reference.gradients.items()}
+    differences = {
+        path: _distance(trace.gradients[path], value) / max(norms[path], least)
+        for path, value in reference.gradients.items()
+    }
     worst = max(differences, key=differences.get)
     agrees = loss <= proof.loss_tolerance and differences[worst] <= proof.gradient_tolerance
     return Comparison(layout, mesh, accumulation, loss, differences[worst], worst, agrees)
@@ -153,5 +174,13 @@ def _table(proof: Proof, comparisons: Sequence[Comparison], reference: Trace) ->
     for c in comparisons:
         mesh = " x ".join(f"{name} {size}" for name, size in c.mesh.items())
         mark = "[green]agrees" if c.agrees else "[bold red]DIFFERS"
-        table.add_row(c.layout.removeprefix("configs/parallel/"), mesh, str(c.accumulation), f"{c.loss:.1e}", f"{c.gradient:.1e}", c.worst, mark)
+        table.add_row(
+            c.layout.removeprefix("configs/parallel/"),
+            mesh,
+            str(c.accumulation),
+            f"{c.loss:.1e}",
+            f"{c.gradient:.1e}",
+            c.worst,
+            mark,
+        )
     return table

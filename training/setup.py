@@ -38,7 +38,9 @@ class Setup:
 
 def read(flags: Flags, files: Sequence[str] = (), bindings: Sequence[str] = ()) -> config.Config:
     """The flags' configuration with `files` and `bindings` on top."""
-    return config.load([*flags.gin_files, *files], [*flags.bindings, *bindings], roots=[str(_ROOT)], constructs=_CONSTRUCTED)
+    return config.load(
+        [*flags.gin_files, *files], [*flags.bindings, *bindings], roots=[str(_ROOT)], constructs=_CONSTRUCTED
+    )
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ class TrainState:
 
     step: int32, steps done (skipped ones too); the data position and the random streams follow from it.
     params: float32. opt_state: optax's. ema: moving average of params, or None.
-    skipped: int32, steps whose gradients were not finite. halted: bool, set by the first such step when the policy is to stop;
+    skipped: int32, steps whose gradients were not finite. halted: bool, set by the first such step when the policy is
+      to stop;
     from then on steps change nothing, so the state stays that of the step at fault.
     """
 

@@ -1,4 +1,6 @@
-"""One training step, as a pure function of state and batch: gradients summed over microbatches, divided once, clipped, applied."""
+"""One training step, as a pure function of state and batch: gradients summed over microbatches, divided once, clipped,
+applied.
+"""
 
 from collections.abc import Callable
 from typing import Literal
@@ -17,10 +19,13 @@ Batch = dict[str, jax.Array]
 Losses = Callable[[Params, Batch, Randomness | None], Sums]
 
 
-def gradients(losses: Losses, params: Params, batch: Batch, randomness: Randomness | None, accumulation: int) -> tuple[Params, Sums]:
+def gradients(
+    losses: Losses, params: Params, batch: Batch, randomness: Randomness | None, accumulation: int
+) -> tuple[Params, Sums]:
     """Gradient of the weighted mean loss over the whole batch, float32, and the sums of all metrics.
 
-    With accumulation A the batch [B, ...] runs as A microbatches of B/A in a scan. Gradients of loss *sums* are added and divided
+    With accumulation A the batch [B, ...] runs as A microbatches of B/A in a scan. Gradients of loss *sums* are added
+    and divided
     by the sum of all weights at the end, so they equal those of the big batch however the weights lie.
     """
 
@@ -78,7 +83,8 @@ def make_step(
 ) -> Callable[[TrainState, Batch], tuple[TrainState, Sums, Params]]:
     """A function (state, batch) -> (state, sums, gradients before clipping).
 
-    sums holds the objective's pairs, 'gradient_norm', 'learning_rate' and 'finite'. Who does not return the gradients from a
+    sums holds the objective's pairs, 'gradient_norm', 'learning_rate' and 'finite'. Who does not return the gradients
+    from a
     compiled function does not pay for them.
     """
 
@@ -104,7 +110,10 @@ def make_step(
             halted=halted,
         )
         one = jnp.ones((), jnp.float32)
-        own = {"gradient_norm": (norm, one), "learning_rate": (jnp.asarray(rate(state.opt_state["rate"].count), jnp.float32), one)}
+        own = {
+            "gradient_norm": (norm, one),
+            "learning_rate": (jnp.asarray(rate(state.opt_state["rate"].count), jnp.float32), one),
+        }
         return new_state, sums | own | {"finite": (finite.astype(jnp.float32), one)}, unclipped
 
     return step

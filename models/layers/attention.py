@@ -14,7 +14,9 @@ from parallel.annotate import Randomness, attend, param, shard
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What every layer of a stack sees beside the residual: segment ids [B, S] (0 = padding) and positions [B, S], both int32."""
+    """What every layer of a stack sees beside the residual: segment ids [B, S] (0 = padding) and positions [B, S], both
+    int32.
+    """
 
     segments_BS: jax.Array
     positions_BS: jax.Array

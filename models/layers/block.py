@@ -16,7 +16,15 @@ class TransformerBlock(nnx.Module):
     """
 
     def __init__(
-        self, attention: SelfAttention, mlp: FeedForward, *, width: int, pre_norm: bool, epsilon: float, bias: bool, dropout_rate: float
+        self,
+        attention: SelfAttention,
+        mlp: FeedForward,
+        *,
+        width: int,
+        pre_norm: bool,
+        epsilon: float,
+        bias: bool,
+        dropout_rate: float,
     ):
         self.attention, self.mlp = attention, mlp
         self.attention_norm = LayerNorm(width, epsilon=epsilon, bias=bias)
@@ -25,7 +33,9 @@ class TransformerBlock(nnx.Module):
 
     def __call__(self, x_BSD: jax.Array, context: Context, randomness: Randomness | None = None) -> jax.Array:
         def attention(x_BSD):
-            out_BSD = shard(self.attention(x_BSD, context, randomness), "batch", "length", "embed", name="attention_out")
+            out_BSD = shard(
+                self.attention(x_BSD, context, randomness), "batch", "length", "embed", name="attention_out"
+            )
             return dropout(out_BSD, self.dropout_rate, randomness, "attention_out")
 
         def mlp(x_BSD):

@@ -20,14 +20,17 @@ ACTIVATIONS = {
 def activation(name: str, binding: str):
     """The activation function called `name`; Mistake, beginning with `binding`, when there is none."""
     if name not in ACTIVATIONS:
-        raise Mistake(f"{binding}: {name!r} is not an activation. {nearest(name, ACTIVATIONS)} All: {', '.join(ACTIVATIONS)}.")
+        raise Mistake(
+            f"{binding}: {name!r} is not an activation. {nearest(name, ACTIVATIONS)} All: {', '.join(ACTIVATIONS)}."
+        )
     return ACTIVATIONS[name]
 
 
 class Dense(nnx.Module):
     """y = x @ kernel + bias over named dimensions, computed in the dtype of x.
 
-    The kernel has shape (*inputs, *outputs); the last len(inputs) dimensions of x are contracted. Parameters are float32.
+    The kernel has shape (*inputs, *outputs); the last len(inputs) dimensions of x are contracted. Parameters are
+    float32.
     """
 
     def __init__(self, inputs: dict[str, int], outputs: dict[str, int], *, bias: bool = True, init=None):
@@ -45,7 +48,9 @@ class Dense(nnx.Module):
 
 
 class FeedForward(nnx.Module):
-    """down(act(up(x))), or with `gated` down(act(gate(x)) * up(x)) (Shazeer 2020, 'GLU variants improve Transformer'). [B, S, D] -> [B, S, D]."""
+    """down(act(up(x))), or with `gated` down(act(gate(x)) * up(x)) (Shazeer 2020, 'GLU variants improve Transformer').
+    [B, S, D] -> [B, S, D].
+    """
 
     def __init__(self, width: int, hidden: int, *, act, gated: bool, bias: bool, init=None):
         self.act = act

@@ -8,7 +8,9 @@ from parallel.annotate import param
 
 
 class Embedding(nnx.Module):
-    """A table [rows, D]: ids [...] int32 -> [..., D]. `rows_name` is the logical name of its rows ('vocab', 'position', 'token_type')."""
+    """A table [rows, D]: ids [...] int32 -> [..., D]. `rows_name` is the logical name of its rows ('vocab', 'position',
+    'token_type').
+    """
 
     def __init__(self, rows: int, width: int, *, rows_name: str, init):
         self.rows = rows

@@ -30,7 +30,9 @@ class TruncatedNormal:
 
 @dataclasses.dataclass(frozen=True)
 class FanIn:
-    """Truncated normal of variance 1/fan_in, where fan_in is the product of the first `inputs` dimensions (Glorot & Bengio 2010)."""
+    """Truncated normal of variance 1/fan_in, where fan_in is the product of the first `inputs` dimensions (Glorot &
+    Bengio 2010).
+    """
 
     inputs: int = 1
 

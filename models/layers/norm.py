@@ -9,7 +9,9 @@ from parallel.annotate import param
 
 
 class LayerNorm(nnx.Module):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the model dimension (Ba et al. 2016). [..., D] -> [..., D], dtype of x."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the model dimension (Ba et al. 2016). [..., D] -> [...,
+    D], dtype of x.
+    """
 
     def __init__(self, width: int, *, epsilon: float, bias: bool = True):
         self.epsilon = epsilon

@@ -1,4 +1,6 @@
-"""Where a token stands: sinusoids, rotations of queries and keys, and T5's relative bias. Learned positions are an Embedding."""
+"""Where a token stands: sinusoids, rotations of queries and keys, and T5's relative bias. Learned positions are an
+Embedding.
+"""
 
 import math
 
@@ -11,7 +13,9 @@ from parallel.annotate import param
 
 
 def sinusoidal(positions_BS: jax.Array, width: int, dtype: jnp.dtype) -> jax.Array:
-    """[B, S, width]: sines in the first half, cosines in the second, wavelengths from 2 pi to 10000 * 2 pi (Vaswani et al. 2017)."""
+    """[B, S, width]: sines in the first half, cosines in the second, wavelengths from 2 pi to 10000 * 2 pi (Vaswani et
+    al. 2017).
+    """
     half = width // 2
     frequency = jnp.exp(-math.log(10000.0) * jnp.arange(half) / max(half - 1, 1))
     angle = positions_BS[..., None].astype(jnp.float32) * frequency
@@ -19,7 +23,9 @@ def sinusoidal(positions_BS: jax.Array, width: int, dtype: jnp.dtype) -> jax.Arr
 
 
 def rotate(x_BSNH: jax.Array, positions_BS: jax.Array, base: float = 10000.0) -> jax.Array:
-    """Rotary positions (Su et al. 2021): pairs (h, h + H/2) turned by position * base^(-2h/H), in float32. Shape and dtype of x."""
+    """Rotary positions (Su et al. 2021): pairs (h, h + H/2) turned by position * base^(-2h/H), in float32. Shape and
+    dtype of x.
+    """
     half = x_BSNH.shape[-1] // 2
     frequency = base ** (-jnp.arange(half, dtype=jnp.float32) / half)
     angle_BS1h = positions_BS[:, :, None, None].astype(jnp.float32) * frequency
@@ -29,9 +35,11 @@ def rotate(x_BSNH: jax.Array, positions_BS: jax.Array, base: float = 10000.0) ->
 
 
 def relative_bucket(distance: jax.Array, num_buckets: int, max_distance: int) -> jax.Array:
-    """The bucket, int32, of distance = key position - query position, both directions (Raffel et al. 2020, section 2.1).
+    """The bucket, int32, of distance = key position - query position, both directions (Raffel et al. 2020, section
+    2.1).
 
-    Half of the buckets are for keys behind the query, half for those ahead; in each half, half are exact small distances
+    Half of the buckets are for keys behind the query, half for those ahead; in each half, half are exact small
+    distances
     and the rest grow logarithmically up to `max_distance`, beyond which all share the last.
     """
     each_way = num_buckets // 2
@@ -43,7 +51,9 @@ def relative_bucket(distance: jax.Array, num_buckets: int, max_distance: int) ->
 
 
 class RelativeBias(nnx.Module):
-    """T5's relative bias: for each head a learned number a bucket of distance, added to attention scores. Gives float32 [N, S, S]."""
+    """T5's relative bias: for each head a learned number a bucket of distance, added to attention scores. Gives float32
+    [N, S, S].
+    """
 
     def __init__(self, num_heads: int, *, num_buckets: int = 32, max_distance: int = 128):
         self.num_buckets, self.max_distance = num_buckets, max_distance

@@ -31,7 +31,9 @@ class SequenceClassification(nnx.Module):
 
     def logits(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> jax.Array:
         """float32 [B, C]."""
-        x_BSD = self.encoder(batch["tokens"], batch["segment_ids"], batch["positions"], batch["token_types"], randomness)
+        x_BSD = self.encoder(
+            batch["tokens"], batch["segment_ids"], batch["positions"], batch["token_types"], randomness
+        )
         pooled_BD = dropout(self.encoder.pool(x_BSD), self.dropout_rate, randomness, "pooled")
         with part("head"):
             return shard(self.head(pooled_BD).astype("float32"), "batch", "classes", name="logits")
@@ -51,11 +53,16 @@ class TokenClassification(nnx.Module):
     def losses(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> Sums:
         logits_BSC = self.logits(batch, randomness)
         labels_BS, weights_BS = batch["labels"], batch["label_weights"]
-        return {"loss": cross_entropy(logits_BSC, labels_BS, weights_BS), "accuracy": accuracy(logits_BSC, labels_BS, weights_BS)}
+        return {
+            "loss": cross_entropy(logits_BSC, labels_BS, weights_BS),
+            "accuracy": accuracy(logits_BSC, labels_BS, weights_BS),
+        }
 
     def logits(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> jax.Array:
         """float32 [B, S, C]."""
-        x_BSD = self.encoder(batch["tokens"], batch["segment_ids"], batch["positions"], batch["token_types"], randomness)
+        x_BSD = self.encoder(
+            batch["tokens"], batch["segment_ids"], batch["positions"], batch["token_types"], randomness
+        )
         x_BSD = dropout(x_BSD, self.dropout_rate, randomness, "token_states")
         with part("head"):
             return shard(self.head(x_BSD).astype("float32"), "batch", "length", "classes", name="logits")

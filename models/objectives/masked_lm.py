@@ -23,7 +23,8 @@ class MaskedLM(nnx.Module):
       transform: whether the head has its dense layer and norm (BERT has; the MLPerf encoders don't).
       bias: whether the logits have a bias a token.
       label_smoothing: see cross_entropy.
-      logits_at: 'masked' computes logits at the masked positions only; 'all' at every position, as some other systems do
+      logits_at: 'masked' computes logits at the masked positions only; 'all' at every position, as some other systems
+        do
         (same loss, more work: for comparisons).
 
     Batches: tokens, segment_ids, positions, token_types int32 [B, S]; masked_positions, masked_labels int32 [B, P];
@@ -42,11 +43,19 @@ class MaskedLM(nnx.Module):
         self.head = Head(encoder, transform=transform, bias=bias)
 
     def losses(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> Sums:
-        x_BSD = self.encoder(batch["tokens"], batch["segment_ids"], batch["positions"], batch["token_types"], randomness)
+        x_BSD = self.encoder(
+            batch["tokens"], batch["segment_ids"], batch["positions"], batch["token_types"], randomness
+        )
         labels_BP, weights_BP, at_BP = batch["masked_labels"], batch["masked_weights"], batch["masked_positions"]
         with part("head"):
             if self.logits_at == "masked":
-                x_BPD = shard(jnp.take_along_axis(x_BSD, at_BP[..., None], axis=1), "batch", "predictions", "embed", name="masked_states")
+                x_BPD = shard(
+                    jnp.take_along_axis(x_BSD, at_BP[..., None], axis=1),
+                    "batch",
+                    "predictions",
+                    "embed",
+                    name="masked_states",
+                )
                 logits_BPV = shard(self.logits(x_BPD), "batch", "predictions", "vocab", name="logits")
             else:
                 logits_BSV = shard(self.logits(x_BSD), "batch", "length", "vocab", name="logits")
@@ -65,7 +74,9 @@ class Head(nnx.Module):
     def __init__(self, encoder: nnx.Module, *, transform: bool, bias: bool):
         width = encoder.width
         self.act = encoder.act
-        self.transform = Dense({"embed": width}, {"transformed": width}, init=TruncatedNormal(0.02)) if transform else None
+        self.transform = (
+            Dense({"embed": width}, {"transformed": width}, init=TruncatedNormal(0.02)) if transform else None
+        )
         self.norm = LayerNorm(width, epsilon=encoder.norm_epsilon) if transform else None
         self.bias = param((encoder.vocab_size,), ("vocab",), ZEROS) if bias else None
 

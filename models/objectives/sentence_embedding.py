@@ -1,4 +1,6 @@
-"""Sentence embeddings: the mean of a sentence's token states, trained so that the two of a pair are nearest among the batch."""
+"""Sentence embeddings: the mean of a sentence's token states, trained so that the two of a pair are nearest among the
+batch.
+"""
 
 import gin
 import jax
@@ -11,10 +13,13 @@ from parallel.annotate import Randomness, shard
 
 @gin.configurable("sentence_embedding")
 class SentenceEmbedding(nnx.Module):
-    """Multiple-negatives ranking over the global batch (Henderson et al. 2017): softmax over cosine similarity / temperature, both ways.
+    """Multiple-negatives ranking over the global batch (Henderson et al. 2017): softmax over cosine similarity /
+    temperature, both ways.
 
-    Batches: tokens, segment_ids, positions, token_types int32 [B, S], the same of the other sentence with the prefix 'pair_',
-    and weight float32 [B]. The loss compares every example with every other, so a batch can't be split for accumulation.
+    Batches: tokens, segment_ids, positions, token_types int32 [B, S], the same of the other sentence with the prefix
+      'pair_',
+    and weight float32 [B]. The loss compares every example with every other, so a batch can't be split for
+    accumulation.
     """
 
     whole_batch = True
@@ -39,8 +44,12 @@ class SentenceEmbedding(nnx.Module):
 
     def embed(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> jax.Array:
         """Unit vectors, float32 [B, D]: the mean of the states of real tokens."""
-        x_BSD = self.encoder(batch["tokens"], batch["segment_ids"], batch["positions"], batch["token_types"], randomness)
+        x_BSD = self.encoder(
+            batch["tokens"], batch["segment_ids"], batch["positions"], batch["token_types"], randomness
+        )
         real_BS = (batch["segment_ids"] != 0).astype(jnp.float32)
-        mean_BD = jnp.einsum("bsd,bs->bd", x_BSD.astype(jnp.float32), real_BS) / jnp.maximum(real_BS.sum(1), 1.0)[:, None]
+        mean_BD = (
+            jnp.einsum("bsd,bs->bd", x_BSD.astype(jnp.float32), real_BS) / jnp.maximum(real_BS.sum(1), 1.0)[:, None]
+        )
         unit_BD = mean_BD * jax.lax.rsqrt(jnp.sum(jnp.square(mean_BD), -1, keepdims=True) + 1e-12)
         return shard(unit_BD, "batch", "embed", name="sentence")

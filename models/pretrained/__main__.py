@@ -1,8 +1,8 @@
 """`python -m models.pretrained import|export|compare SRC DIR`: checkpoints to and from Hugging Face's folders.
 
-    import SRC DIR    SRC as transformers saves it -> DIR: model.safetensors in our names, model.gin, the tokenizer's files
+    import SRC DIR    SRC as transformers saves it -> DIR: model.safetensors in our names, model.gin, the tokenizer
     export SRC DIR    the other way; transformers loads DIR
-    compare SRC DIR   the largest difference of their outputs, or of their tensors where torch and transformers aren't there
+    compare SRC DIR   the largest difference of their outputs; without torch and transformers, of their tensors
 
 Exit status: 0 done; 1 compared, and more than 1e-5 apart; 2 a mistake.
 """
@@ -40,7 +40,7 @@ def _import(options: argparse.Namespace) -> int:
     if options.positions is not None:
         found, said = resize_positions(found, options.positions)
         print(said)
-    header = f"{checkpoints.BINDINGS} -- the model in {checkpoints.TENSORS}, for --gin_file; start from it with experiment.init_from."
+    header = f"{checkpoints.BINDINGS} -- the model in {checkpoints.TENSORS}, for --gin_file; experiment.init_from takes the folder."
     with writing(options.dir, options.overwrite) as folder:
         checkpoints.write_ours(found, folder, header)
         copied = copy_tokenizer(options.src, folder)

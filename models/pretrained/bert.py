@@ -1,4 +1,4 @@
-"""BERT checkpoints as Hugging Face's transformers saves them: the table of tensors, and config.json <-> bert.* bindings."""
+"""BERT checkpoints as Hugging Face's transformers saves them: the table, and config.json <-> bert.* bindings."""
 
 from collections.abc import Iterable, Mapping
 
@@ -103,7 +103,10 @@ _PUBLISHED = {
 
 
 def settings(config: dict, names: Iterable[str]) -> Settings:
-    """The bert.* bindings of a config.json and the canonical names of its tensors; Mistake, starting 'config.json:', for what isn't BERT."""
+    """The bert.* bindings of a config.json and the canonical names of its tensors.
+
+    Raises Mistake, beginning with 'config.json:', for what isn't a BERT encoder.
+    """
     names = list(names)
     for key, wanted in (("position_embedding_type", "absolute"), ("is_decoder", False), ("add_cross_attention", False)):
         if (config.get(key) or wanted) != wanted:
@@ -118,10 +121,7 @@ def settings(config: dict, names: Iterable[str]) -> Settings:
     sizes = {ours: _number(theirs, config.get(theirs, default), kind) for ours, theirs, kind, default in _SIZES}
     pooler = any(name.startswith("pooler.") for name in names) or _architecture(config) in _POOLED
     values = {**sizes, "pooler": pooler, "activation": _ACTIVATIONS[act], **_PUBLISHED}
-    bindings = {f"bert.{name}": value for name, value in values.items()}
-    if _head_of(config, names) == MASKED_LM:
-        _check_masked_lm(bindings)
-    return bindings
+    return {f"bert.{name}": value for name, value in values.items()}
 
 
 def config(bindings: Settings, which: str | None, num_classes: int) -> dict:
@@ -130,12 +130,12 @@ def config(bindings: Settings, which: str | None, num_classes: int) -> dict:
     for name, wanted in _PUBLISHED.items():
         if values.get(name, wanted) != wanted:
             raise Mistake(
-                f"bert.{name}: {values[name]!r} has no place in a BERT checkpoint; {wanted!r} has. It can't be exported."
+                f"bert.{name}: {values[name]!r} can't be exported: a BERT checkpoint has {wanted!r} only."
             )
     act = values["activation"]
     if act not in _THEIR_ACTIVATIONS:
         raise Mistake(
-            f"bert.activation: {act!r} has no name in a BERT checkpoint. Those that have: {', '.join(_THEIR_ACTIVATIONS)}."
+            f"bert.activation: {act!r} can't be exported. Those that can: {', '.join(_THEIR_ACTIVATIONS)}."
         )
     written = {
         "architectures": [which or "BertModel"],
@@ -175,7 +175,7 @@ def shapes(bindings: Settings, which: str | None, num_classes: int) -> dict[str,
 
 
 def head(config: dict, tensors: Mapping[str, Shape]) -> tuple[str | None, int]:
-    """(head, number of classes) of a checkpoint: the head of config.json's architecture, or else the one that its tensors tell."""
+    """(head, number of classes) of a checkpoint: as config.json's architecture says, or else as its tensors tell."""
     return _head_of(config, tensors), _rows_of(tensors, "classifier.weight", "classifier.bias")
 
 
@@ -224,16 +224,6 @@ def _number(name: str, value, kind: type):
     if isinstance(value, bool) or not isinstance(value, (int, kind)):
         raise Mistake(f"config.json: {name} is {value!r}, which is not a number of type {kind.__name__}.")
     return kind(value)
-
-
-def _check_masked_lm(bindings: Settings) -> None:
-    """Their masked LM head has the encoder's activation and epsilon; ours has BERT's own."""
-    for name, wanted in (("activation", "gelu"), ("norm_epsilon", 1e-12)):
-        if bindings[f"bert.{name}"] != wanted:
-            raise Mistake(
-                f"config.json: its masked LM head has {name} {bindings[f'bert.{name}']!r}, and masked_lm has {wanted!r} only. "
-                "Import the encoder alone: save it with BertModel.from_pretrained(SRC).save_pretrained(DIR)."
-            )
 
 
 BERT = Family(

@@ -1,4 +1,4 @@
-"""Reads checkpoints, theirs and ours, into our parameters, and writes both. Only safetensors: a pickle runs what is in it, so none is opened."""
+"""Reads and writes checkpoints, theirs and ours: safetensors only, since reading a pickle runs what is in it."""
 
 import ast
 import dataclasses
@@ -197,7 +197,7 @@ def _tensors(files: list[Path]) -> Iterator[tuple[str, np.ndarray]]:
             with safetensors.safe_open(file, framework="numpy") as opened:
                 for name in list(opened.keys()):
                     dtype = opened.get_slice(name).get_dtype()
-                    # Old checkpoints number their positions in int64; nothing else is an integer unless it is quantized.
+                    # Old checkpoints number their positions; nothing else is an integer unless it is quantized.
                     if dtype in _FLOATS:
                         yield name, opened.get_tensor(name).astype(np.float32)
                     elif name.endswith("position_ids"):
@@ -209,7 +209,7 @@ def _tensors(files: list[Path]) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _check_magic(file: Path) -> None:
-    """Mistake for a pickle, or an archive of pickles, that is called safetensors. The format is 8 bytes of length, then JSON."""
+    """Mistake for a pickle, or an archive of them, called safetensors. That format is 8 bytes of length, then JSON."""
     if not file.is_file():
         raise Mistake(f"{file.name} is missing.")
     with file.open("rb") as opened:

@@ -67,7 +67,7 @@ def by_outputs(src: Path, first: Checkpoint, second: Checkpoint) -> Comparison:
 
 
 def random_inputs(*checkpoints: Checkpoint, seed: int = 0) -> dict[str, np.ndarray]:
-    """tokens, segment_ids, positions, token_types int32 [4, S], the same for a seed, that every checkpoint takes. Rows 1 to 3 are padded."""
+    """tokens, segment_ids, positions, token_types int32 [4, S] that every checkpoint takes; rows 1 to 3 are padded."""
     vocab, length, types = (
         min(each.settings[f"bert.{name}"] for each in checkpoints)
         for name in ("vocab_size", "max_length", "token_types")
@@ -83,7 +83,7 @@ def random_inputs(*checkpoints: Checkpoint, seed: int = 0) -> dict[str, np.ndarr
 
 
 def outputs(checkpoint: Checkpoint, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What our model computes, float32: hidden_states [B, S, D], and pooled [B, D] and a head's logits where it has them."""
+    """What our model computes, float32: hidden_states [B, S, D], and where it has them pooled [B, D] and logits."""
     model = bind(build(checkpoint.settings, checkpoint.head, checkpoint.num_classes), checkpoint.params)
 
     @jax.jit

@@ -1,4 +1,4 @@
-"""Starts a run from a checkpoint: its tensors go to the parameters of the same path and shape, and every other is accounted for."""
+"""Starts a run from a checkpoint: tensors go to parameters of the same path and shape; all others are accounted for."""
 
 import fnmatch
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def load_for_init(
     Args:
       path: a folder, Hugging Face's or one that `import` made.
       declared: the run's parameters.
-      fresh: glob patterns of the paths that may start fresh, being absent from the checkpoint or of another shape in it.
+      fresh: glob patterns of the paths that may start fresh, absent from the checkpoint or of another shape in it.
 
     Raises Mistake, beginning with 'experiment.init_from', with all missing and mis-shaped paths together.
     """

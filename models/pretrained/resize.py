@@ -11,7 +11,7 @@ _TOKENS, _POSITIONS = "encoder.embeddings.token.table", "encoder.embeddings.posi
 
 
 def resize_vocabulary(checkpoint: Checkpoint, size: int) -> tuple[Checkpoint, str]:
-    """The checkpoint with `size` tokens, and what was done. New rows are the mean row (and bias); fewer keeps the first."""
+    """The checkpoint with `size` tokens, and what was done: new rows are the mean row, fewer are the first."""
     _check("--vocab_size", size)
     old = checkpoint.params[_TOKENS].shape[0]
     params = dict(checkpoint.params)
@@ -25,7 +25,7 @@ def resize_vocabulary(checkpoint: Checkpoint, size: int) -> tuple[Checkpoint, st
 
 
 def resize_positions(checkpoint: Checkpoint, size: int) -> tuple[Checkpoint, str]:
-    """The checkpoint with `size` positions, and what was done. Fewer keeps the first; more are interpolated, ends kept."""
+    """The checkpoint with `size` positions, and what was done: fewer are the first, more are interpolated."""
     _check("--positions", size)
     table_PD = checkpoint.params[_POSITIONS]
     old = table_PD.shape[0]

@@ -1,7 +1,7 @@
 """A two-way table between our parameters and another library's tensors: one row serves import and export.
 
-Ours are stacked over layers, and kernels are [inputs, outputs] with heads apart; theirs are one tensor a layer, as torch keeps
-them. A row's form moves numbers and never computes with them, so a round trip is equal to the bit.
+Ours are stacked over layers, and kernels are [inputs, outputs] with heads apart; theirs are one tensor a layer, as torch
+keeps them. A row's form moves numbers and never computes with them, so a round trip is equal to the bit.
 """
 
 import dataclasses
@@ -100,7 +100,7 @@ class Family:
       canonical: their name of a tensor, freed of a prefix or an older spelling.
       settings: (config.json, canonical names) -> gin bindings that build the model.
       shapes: (settings, head, number of classes) -> the shape of each of our parameters.
-      head: (config.json, shapes by canonical name) -> (which head their checkpoint has, or None; its number of classes, or 0).
+      head: (config.json, shapes by canonical name) -> (which head theirs has, or None; its number of classes, or 0).
       own_head: shapes of our parameters -> the same of our checkpoint.
       config: (settings, head, number of classes) -> config.json.
       prefixed: (their canonical name, head) -> the name to export.

@@ -18,9 +18,14 @@ def start(*flags: str, gin_file: str = TINY) -> subprocess.Popen:
     """The process of `train.py` with `flags`."""
     command = [sys.executable, "train.py", f"--gin_file={gin_file}", *map(str, flags)]
     # Programs compiled by one command serve the next: these tests start many.
-    cache = {"JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1"}
+    cache = {
+        "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir,
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+    }
     environment = os.environ | cache | {"COLUMNS": "120"}
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
 
 
 def run(*flags: str, gin_file: str = TINY) -> subprocess.CompletedProcess:
@@ -31,7 +36,9 @@ def run(*flags: str, gin_file: str = TINY) -> subprocess.CompletedProcess:
 
 
 def stop_when(process: subprocess.Popen, ready: Callable[[], bool], how: signal.Signals) -> int:
-    """Sends the signal `how` as soon as `ready` says so; the exit status. A process that ends before is an error of the test."""
+    """Sends the signal `how` as soon as `ready` says so; the exit status. A process that ends before is an error of the
+    test.
+    """
     deadline = time.monotonic() + 300
     while not ready():
         assert process.poll() is None, process.communicate()

@@ -53,7 +53,15 @@ def test_every_required_value_that_is_missing_is_named_at_once(capsys, tmp_path)
     bare = tmp_path / "bare.gin"
     bare.write_text("experiment.model = @masked_lm()\nmasked_lm.encoder = @bert()\n")
     message = run(capsys, gin_file=str(bare))
-    for name in ("experiment.data", "experiment.optimizer", "experiment.steps", "bert.num_layers", "bert.width", "mesh.axes", "rules.weights"):
+    for name in (
+        "experiment.data",
+        "experiment.optimizer",
+        "experiment.steps",
+        "bert.num_layers",
+        "bert.width",
+        "mesh.axes",
+        "rules.weights",
+    ):
         assert name in message, name
 
 
@@ -90,7 +98,9 @@ def test_a_remat_name_that_no_activation_has_names_the_nearest(capsys):
 
 
 def test_too_few_devices_names_the_numbers(capsys):
-    assert train.main([f"--gin_file={QUICKSTART}", "--workdir=/nowhere", "--gin.mesh.axes={'data': 64, 'tensor': 4}"]) == 2
+    assert (
+        train.main([f"--gin_file={QUICKSTART}", "--workdir=/nowhere", "--gin.mesh.axes={'data': 64, 'tensor': 4}"]) == 2
+    )
     assert "takes 256 devices, and there are" in capsys.readouterr().err
 
 

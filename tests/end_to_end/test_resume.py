@@ -26,7 +26,10 @@ def test_a_run_killed_at_any_moment_ends_bit_equal(uninterrupted, tmp_path, atte
     moment = random.SystemRandom().randrange(1, 7)
     print(f"killed once metrics.jsonl has {moment} lines")
     metrics = tmp_path / "metrics.jsonl"
-    assert stop_when(start(f"--workdir={tmp_path}", *FLAGS), lambda: num_lines(metrics) >= moment, signal.SIGKILL) == -signal.SIGKILL
+    assert (
+        stop_when(start(f"--workdir={tmp_path}", *FLAGS), lambda: num_lines(metrics) >= moment, signal.SIGKILL)
+        == -signal.SIGKILL
+    )
     result = run(f"--workdir={tmp_path}", *FLAGS)
     assert result.returncode == 0, result.stderr
     assert metrics.read_text() == (uninterrupted / "metrics.jsonl").read_text()
@@ -47,7 +50,10 @@ def test_sigterm_writes_a_checkpoint_and_leaves_with_143_and_fewer_devices_go_on
     expected, got = weights(whole, 12), weights(parts, 12)
     for path, value in expected.items():
         np.testing.assert_allclose(got[path], value, rtol=1e-5, atol=1e-5, err_msg=path)
-    losses = [[json.loads(line)["loss"] for line in (workdir / "metrics.jsonl").read_text().splitlines()] for workdir in (whole, parts)]
+    losses = [
+        [json.loads(line)["loss"] for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+        for workdir in (whole, parts)
+    ]
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
@@ -76,6 +82,12 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_state_of_that_ste
 
 
 def test_a_loss_that_is_not_finite_can_be_skipped_and_is_counted(tmp_path):
-    result = run(f"--workdir={tmp_path}", *FLAGS, "--gin.linear.peak=1e38", "--gin.experiment.non_finite='skip'", "--gin.experiment.steps=4")
+    result = run(
+        f"--workdir={tmp_path}",
+        *FLAGS,
+        "--gin.linear.peak=1e38",
+        "--gin.experiment.non_finite='skip'",
+        "--gin.experiment.steps=4",
+    )
     assert result.returncode == 0, result.stderr
     assert "the step was skipped" in result.stdout

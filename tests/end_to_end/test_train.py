@@ -22,7 +22,12 @@ def test_a_workdir_holds_metrics_configuration_layout_checkpoints_events_and_a_r
         (2, "train"), (4, "train"), (6, "train"), (6, "eval"), (8, "train"), (10, "train"), (12, "train"), (12, "eval"),
     ]  # fmt: skip
     assert all(line["loss"] > 0 for line in lines)
-    assert sorted(int(path.name) for path in (workdir / "checkpoints").iterdir() if path.name.isdigit()) == [3, 6, 9, 12]
+    assert sorted(int(path.name) for path in (workdir / "checkpoints").iterdir() if path.name.isdigit()) == [
+        3,
+        6,
+        9,
+        12,
+    ]
     assert json.loads((workdir / "layout.json").read_text())["mesh"] == {"data": 4, "tensor": 2}
     assert any((workdir / "tensorboard").iterdir())
     assert num_lines(workdir / "timings.jsonl") == 6
@@ -47,7 +52,9 @@ def test_eval_mode_gives_the_last_evaluation_again(finished):
     workdir, _ = finished
     result = run(f"--workdir={workdir}", "--simulated_devices=8", "--mode=eval")
     assert result.returncode == 0, result.stderr
-    evaluations = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines() if '"eval"' in line]
+    evaluations = [
+        json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines() if '"eval"' in line
+    ]
     assert evaluations[-1]["step"] == evaluations[-2]["step"] == 12
     assert evaluations[-1] == evaluations[-2]
 
@@ -62,6 +69,12 @@ def test_another_configuration_in_an_old_workdir_is_shown_and_refused(finished):
 
 def test_fewer_steps_than_the_checkpoint_has_says_so(finished):
     workdir, _ = finished
-    result = run(f"--workdir={workdir}", "--simulated_devices=8", "--gin.experiment.steps=6", "--gin.linear.steps=12", "--allow_config_change")
+    result = run(
+        f"--workdir={workdir}",
+        "--simulated_devices=8",
+        "--gin.experiment.steps=6",
+        "--gin.linear.steps=12",
+        "--allow_config_change",
+    )
     assert result.returncode == 2
     assert "experiment.steps: 6, and the checkpoint is at step 12 already" in result.stderr

@@ -1,4 +1,6 @@
-"""The same gin on one device and on any mesh: same loss, same gradient of every parameter, noise on. BERT by layout by accumulation."""
+"""The same gin on one device and on any mesh: same loss, same gradient of every parameter, noise on. BERT by layout by
+accumulation.
+"""
 
 import functools
 import math
@@ -22,7 +24,8 @@ COMMON = [
     "--gin.linear.warmup=0",
     "--gin.linear.steps=100",
 ]
-# What large encoders switch on, all at once: pre-LN, gated feed-forward, grouped keys and values, rotary positions, no biases, remat.
+# What large encoders switch on, all at once: pre-LN, gated feed-forward, grouped keys and values, rotary positions, no
+# biases, remat.
 LARGE = [
     "--gin.bert.pre_norm=True",
     "--gin.bert.gated_mlp=True",
@@ -67,5 +70,7 @@ def test_the_comparison_sees_other_noise():
     """The proof can fail: with another seed for the noise alone, losses and gradients differ by more than it allows."""
     expected = on_one_device("published")
     flags = parse([*COMMON, "--gin.bert.dropout=0.11"], MODES)
-    other = prove.run(build(flags, ["configs/parallel/data.gin"], [f"batch.size={BATCH}", "batch.accumulation=1"]).program, STEPS)
+    other = prove.run(
+        build(flags, ["configs/parallel/data.gin"], [f"batch.size={BATCH}", "batch.accumulation=1"]).program, STEPS
+    )
     assert max(abs(a - b) / b for a, b in zip(other.losses, expected.losses, strict=True)) > 1e-4

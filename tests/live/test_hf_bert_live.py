@@ -17,13 +17,14 @@ from models.pretrained.checkpoint import read
 from models.pretrained.compare import TOLERANCE, by_outputs, by_tensors
 
 SEED = secrets.randbelow(2**31)
-CLASSES = {
-    "BertModel": ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu"],
-    "BertForMaskedLM": ["gelu"],
-    "BertForPreTraining": ["gelu"],
-    "BertForSequenceClassification": ["gelu", "gelu_new", "relu", "silu"],
-    "BertForTokenClassification": ["gelu", "gelu_new", "relu", "silu"],
-}
+CLASSES = (
+    "BertModel",
+    "BertForMaskedLM",
+    "BertForPreTraining",
+    "BertForSequenceClassification",
+    "BertForTokenClassification",
+)
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu")
 
 
 def random_model(name: str, folder) -> None:
@@ -40,7 +41,8 @@ def random_model(name: str, folder) -> None:
         vocab_size=draw.randint(5, 300),
         max_position_embeddings=draw.randint(2, 80),
         type_vocab_size=draw.randint(1, 4),
-        hidden_act=draw.choice(CLASSES[name]),
+        hidden_act=draw.choice(ACTIVATIONS),
+        layer_norm_eps=draw.choice([1e-12, 1e-5]),
         num_labels=draw.randint(1, 9),
     )
     model = getattr(transformers, name)(config)

@@ -192,7 +192,11 @@ def test_nothing_unused_is_no_mistake():
 
 
 def test_the_deepest_part_that_a_path_lies_in_wins():
-    parts = {"encoder": Rules({"embed": "data"}, {}), "encoder/blocks": Rules({"embed": None}, {}), "out": Rules({"embed": "tensor"}, {})}
+    parts = {
+        "encoder": Rules({"embed": "data"}, {}),
+        "encoder/blocks": Rules({"embed": None}, {}),
+        "out": Rules({"embed": "tensor"}, {}),
+    }
     found = layout({"embed": "tensor"}, parts=parts)
     for path, axis in {
         "encoder.blocks.mlp.kernel": None,

@@ -28,9 +28,18 @@ def test_the_size_alone_is_one_pass():
 @pytest.mark.parametrize(
     "triple, message",
     [
-        ({"size": 12, "accumulation": 5}, "batch.accumulation: 5 does not divide batch.size 12. These do: 1, 2, 3, 4, 6, 12."),
-        ({"size": 12, "microbatch_size": 8}, "batch.microbatch_size: 8 does not divide batch.size 12. These do: 1, 2, 3, 4, 6, 12."),
-        ({"size": 12, "microbatch_size": 4, "accumulation": 2}, "batch.size: 12 is not batch.microbatch_size 4 * batch.accumulation 2 = 8."),
+        (
+            {"size": 12, "accumulation": 5},
+            "batch.accumulation: 5 does not divide batch.size 12. These do: 1, 2, 3, 4, 6, 12.",
+        ),
+        (
+            {"size": 12, "microbatch_size": 8},
+            "batch.microbatch_size: 8 does not divide batch.size 12. These do: 1, 2, 3, 4, 6, 12.",
+        ),
+        (
+            {"size": 12, "microbatch_size": 4, "accumulation": 2},
+            "batch.size: 12 is not batch.microbatch_size 4 * batch.accumulation 2 = 8.",
+        ),
         ({}, "batch.size: nothing says how many examples a step takes."),
         ({"size": 0}, "batch.size: 0 is not a positive number"),
     ],

@@ -15,7 +15,14 @@ def state_of(step: int, sharding=None) -> TrainState:
     w = jnp.arange(16.0).reshape(8, 2) + step
     w = w if sharding is None else jax.device_put(w, sharding)
     zero = jnp.zeros((), jnp.int32)
-    return TrainState(zero + step, {"encoder.blocks.w": w}, {"adam": {"mu": {"encoder.blocks.w": w * 2}}}, None, zero, jnp.zeros((), bool))
+    return TrainState(
+        zero + step,
+        {"encoder.blocks.w": w},
+        {"adam": {"mu": {"encoder.blocks.w": w * 2}}},
+        None,
+        zero,
+        jnp.zeros((), bool),
+    )
 
 
 def targets(sharding=None):
@@ -53,7 +60,9 @@ def test_a_state_comes_back_bit_equal_on_another_mesh_with_its_run(tmp_path):
     weights = state.params["encoder.blocks.w"]
     assert weights.sharding.spec == PartitionSpec(None, "y")
     np.testing.assert_array_equal(weights, np.arange(16.0).reshape(8, 2) + 7)
-    np.testing.assert_array_equal(state.opt_state["adam"]["mu"]["encoder.blocks.w"], 2 * (np.arange(16.0).reshape(8, 2) + 7))
+    np.testing.assert_array_equal(
+        state.opt_state["adam"]["mu"]["encoder.blocks.w"], 2 * (np.arange(16.0).reshape(8, 2) + 7)
+    )
     assert run["step"] == 7 and run["window"] == {"loss": [0.1, 3.0]} and run["versions"]["jax"] == jax.__version__
 
 
@@ -80,7 +89,10 @@ def test_a_damaged_one_is_named_and_left_and_gone_back_over_only_when_asked(tmp_
     for file in (tmp_path / "checkpoints" / "2" / "state").rglob("*"):
         if file.is_file():
             file.write_bytes(b"\0" * file.stat().st_size)
-    with Checkpoints(tmp_path, CheckpointPolicy()) as checkpoints, pytest.raises(DamagedCheckpoint, match="checkpoints/2 can't be read"):
+    with (
+        Checkpoints(tmp_path, CheckpointPolicy()) as checkpoints,
+        pytest.raises(DamagedCheckpoint, match="checkpoints/2 can't be read"),
+    ):
         checkpoints.restore(*targets())
     with Checkpoints(tmp_path, CheckpointPolicy(skip_damaged=True)) as checkpoints:
         assert int(checkpoints.restore(*targets())[0].step) == 1

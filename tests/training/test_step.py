@@ -44,7 +44,14 @@ def state_of(w):
 
 
 def step_with(**options):
-    defaults = {"seed": 0, "accumulation": 1, "clip_norm": None, "ema_decay": None, "non_finite": "stop", "rate": lambda count: 0.5}
+    defaults = {
+        "seed": 0,
+        "accumulation": 1,
+        "clip_norm": None,
+        "ema_decay": None,
+        "non_finite": "stop",
+        "rate": lambda count: 0.5,
+    }
     return jax.jit(make_step(losses, optimizer(), **(defaults | options)))
 
 
@@ -74,10 +81,10 @@ def test_clipping_is_by_the_global_norm_and_the_norm_reported_is_the_one_before(
 def test_stop_halts_at_the_first_step_that_is_not_finite_and_keeps_its_state():
     step, state, good = step_with(), state_of(np.ones(3, np.float32)), batch_of([1, 1])
     bad = good | {"y": np.array([np.inf, 0], np.float32)}
-    state, sums, _ = step(state, good)
+    state, _, _ = step(state, good)
     before = np.asarray(state.params["w"])
     for batch in (bad, good):
-        state, sums, _ = step(state, batch)
+        state, _, _ = step(state, batch)
         np.testing.assert_array_equal(state.params["w"], before)
         assert int(state.step) == 1 and bool(state.halted)
 
@@ -100,9 +107,16 @@ def test_noise_does_not_depend_on_how_the_batch_is_split():
 
     batch, w = batch_of(range(1, 13)), np.array([0.3, -1.2, 0.7], np.float32)
     results = [
-        make_step(noisy, optimizer(), seed=3, accumulation=n, clip_norm=None, ema_decay=None, non_finite="stop", rate=lambda count: 0.5)(
-            state_of(w), batch
-        )[0].params["w"]
+        make_step(
+            noisy,
+            optimizer(),
+            seed=3,
+            accumulation=n,
+            clip_norm=None,
+            ema_decay=None,
+            non_finite="stop",
+            rate=lambda count: 0.5,
+        )(state_of(w), batch)[0].params["w"]
         for n in (1, 2, 4)
     ]
     for other in results[1:]:

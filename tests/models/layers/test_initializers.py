@@ -30,7 +30,8 @@ def test_the_standard_deviation_is_that_asked_for_after_the_cut(init, shape, std
     drawn = np.asarray(init(KEY, shape, jnp.float32))
     # The estimate's own deviation is about 1/sqrt(2n) of it: five of those.
     assert abs(drawn.std() / stddev - 1) < 5 / math.sqrt(2 * drawn.size)
-    # A standard normal cut at two sigmas has a deviation of 0.8796, so nothing is beyond 2 / 0.8796 of the one asked for.
+    # A standard normal cut at two sigmas has a deviation of 0.8796, so nothing is beyond 2 / 0.8796 of the one asked
+    # for.
     assert 2.2 * stddev < np.abs(drawn).max() < 2.2738 * stddev
 
 

@@ -1,4 +1,4 @@
-"""Makes fixtures/ with torch and transformers: small random BERTs as they save them, and what they compute. Needs no network.
+"""Makes fixtures/ with torch and transformers: small random BERTs as saved, and what they compute. Needs no network.
 
 python tests/models/pretrained/make_fixtures.py       (torch 2.13.0, transformers 5.24.0)
 """
@@ -11,17 +11,17 @@ import transformers
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"
 
-# folder: (class, layers, width, heads, mlp, vocabulary, positions, segment types, activation)
+# folder: (class, layers, width, heads, mlp, vocabulary, positions, segment types, activation, norm epsilon)
 MODELS = {
-    "encoder": (transformers.BertModel, 1, 12, 2, 20, 29, 10, 1, "gelu_new"),
-    "masked_lm": (transformers.BertForMaskedLM, 2, 16, 4, 24, 37, 12, 2, "gelu"),
-    "pretraining": (transformers.BertForPreTraining, 3, 24, 3, 40, 31, 16, 3, "gelu"),
-    "sequence": (transformers.BertForSequenceClassification, 2, 20, 5, 36, 41, 14, 2, "relu"),
-    "token": (transformers.BertForTokenClassification, 1, 8, 1, 12, 23, 9, 2, "gelu_pytorch_tanh"),
+    "encoder": (transformers.BertModel, 1, 12, 2, 20, 29, 10, 1, "silu", 1e-12),
+    "masked_lm": (transformers.BertForMaskedLM, 2, 16, 4, 24, 37, 12, 2, "gelu_new", 1e-3),
+    "pretraining": (transformers.BertForPreTraining, 3, 24, 3, 40, 31, 16, 3, "relu", 1e-12),
+    "sequence": (transformers.BertForSequenceClassification, 2, 20, 5, 36, 41, 14, 2, "gelu", 1e-12),
+    "token": (transformers.BertForTokenClassification, 1, 8, 1, 12, 23, 9, 2, "gelu_pytorch_tanh", 1e-5),
 }
 
 
-def make(folder: pathlib.Path, model_class, layers, width, heads, mlp, vocab, positions, types, act, seed=0) -> None:
+def make(folder: pathlib.Path, model_class, layers, width, heads, mlp, vocab, positions, types, act, epsilon, seed=0) -> None:
     """Saves a random model, inputs with padding and segments, and its outputs."""
     torch.manual_seed(seed)
     config = transformers.BertConfig(
@@ -34,6 +34,7 @@ def make(folder: pathlib.Path, model_class, layers, width, heads, mlp, vocab, po
         type_vocab_size=types,
         hidden_act=act,
         num_labels=3,
+        layer_norm_eps=epsilon,
         attn_implementation="eager",
     )
     model = model_class(config).eval()
