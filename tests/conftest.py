@@ -7,6 +7,7 @@ import os
 import pathlib
 
 import jax
+import pytest
 
 from training import devices
 
@@ -15,3 +16,14 @@ devices.simulate(8, force=True)
 _CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "meshwright" / "compiled"
 jax.config.update("jax_compilation_cache_dir", str(_CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+# What must hold on every Python and JAX that is supported: `pytest -m core`.
+_CORE = ("parallel", "models", "training/test_step.py", "training/test_checkpoint.py", "end_to_end/test_train.py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    here = pathlib.Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).as_posix().startswith(_CORE):
+            item.add_marker(pytest.mark.core)

@@ -40,7 +40,7 @@ def _import(options: argparse.Namespace) -> int:
     if options.positions is not None:
         found, said = resize_positions(found, options.positions)
         print(said)
-    header = f"{checkpoints.BINDINGS} -- the model in {checkpoints.TENSORS}, for --gin_file; experiment.init_from takes the folder."
+    header = f"{checkpoints.BINDINGS} -- the model in {checkpoints.TENSORS}, for --gin_file and experiment.init_from."
     with writing(options.dir, options.overwrite) as folder:
         checkpoints.write_ours(found, folder, header)
         copied = copy_tokenizer(options.src, folder)

@@ -129,14 +129,10 @@ def config(bindings: Settings, which: str | None, num_classes: int) -> dict:
     values = {name.removeprefix("bert."): value for name, value in bindings.items()}
     for name, wanted in _PUBLISHED.items():
         if values.get(name, wanted) != wanted:
-            raise Mistake(
-                f"bert.{name}: {values[name]!r} can't be exported: a BERT checkpoint has {wanted!r} only."
-            )
+            raise Mistake(f"bert.{name}: {values[name]!r} can't be exported: a BERT checkpoint has {wanted!r} only.")
     act = values["activation"]
     if act not in _THEIR_ACTIVATIONS:
-        raise Mistake(
-            f"bert.activation: {act!r} can't be exported. Those that can: {', '.join(_THEIR_ACTIVATIONS)}."
-        )
+        raise Mistake(f"bert.activation: {act!r} can't be exported. Those that can: {', '.join(_THEIR_ACTIVATIONS)}.")
     written = {
         "architectures": [which or "BertModel"],
         "model_type": "bert",

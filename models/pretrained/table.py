@@ -1,7 +1,7 @@
 """A two-way table between our parameters and another library's tensors: one row serves import and export.
 
-Ours are stacked over layers, and kernels are [inputs, outputs] with heads apart; theirs are one tensor a layer, as torch
-keeps them. A row's form moves numbers and never computes with them, so a round trip is equal to the bit.
+Ours are stacked over layers, and kernels are [inputs, outputs] with heads apart; theirs are one tensor a layer, laid
+out as torch has them. A row's form moves numbers and never computes with them, so a round trip is equal to the bit.
 """
 
 import dataclasses

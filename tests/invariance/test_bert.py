@@ -52,7 +52,6 @@ def on_one_device(kind: str) -> prove.Trace:
     return prove.run(program(kind, "single", 1), STEPS)
 
 
-@pytest.mark.core
 @pytest.mark.parametrize("accumulation", [1, 2])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.xdist_group(kind)) for kind in KINDS])

@@ -21,7 +21,9 @@ MODELS = {
 }
 
 
-def make(folder: pathlib.Path, model_class, layers, width, heads, mlp, vocab, positions, types, act, epsilon, seed=0) -> None:
+def make(
+    folder: pathlib.Path, model_class, layers, width, heads, mlp, vocab, positions, types, act, epsilon, seed=0
+) -> None:
     """Saves a random model, inputs with padding and segments, and its outputs."""
     torch.manual_seed(seed)
     config = transformers.BertConfig(
