@@ -26,6 +26,7 @@ class Experiment:
       init_from: a pretrained checkpoint (a folder as `python -m models.pretrained import` makes, or a Hugging Face
         one).
       fresh: path patterns of the parameters that may start fresh although `init_from` is given.
+      write_model: at the end the weights are written as WORKDIR/model, which `python -m models.pretrained export` reads.
       log_every, eval_every: in steps; 0 evaluates at the end only.
       eval_batch_size: None is the batch's.
       stop_at_end_of_data: False repeats the data, shuffled anew each time; True ends the run with it.
@@ -43,6 +44,7 @@ class Experiment:
         non_finite: Literal["stop", "skip"] = "stop",
         init_from: str | None = None,
         fresh: tuple = ("head.*", "encoder.pooler.*"),
+        write_model: bool = False,
         log_every: int = 10,
         eval_every: int = 0,
         eval_batch_size: int | None = None,
@@ -70,6 +72,7 @@ class Experiment:
             non_finite,
         )
         self.init_from, self.fresh = init_from, tuple(fresh)
+        self.write_model = write_model
         self.log_every, self.eval_every = log_every, eval_every
         self.eval_batch_size = eval_batch_size or self.batch.size
         self.stop_at_end_of_data = stop_at_end_of_data

@@ -11,14 +11,14 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from data.loader import Loader
-from data.packages import locate
 from mistake import Mistake
-from models.pretrained import load_for_init
 from training import faults
 from training.checkpoint import CheckpointPolicy, Checkpoints
+from training.config import Config
 from training.console import Moment, TrainingConsole
 from training.evaluate import evaluate
 from training.faults import RunFault, StopRequest
+from training.initial import initial
 from training.metrics import Sums, add, fetch, finish
 from training.program import Program
 from training.sinks import Sinks
@@ -52,50 +52,26 @@ class Outcome:
 
 
 def train(
-    program: Program, policy: CheckpointPolicy, workdir: pathlib.Path, config_text: str, console: TrainingConsole
+    program: Program, policy: CheckpointPolicy, workdir: pathlib.Path, configuration: Config, console: TrainingConsole
 ) -> Outcome:
     """Trains to experiment.steps from the newest checkpoint in `workdir`, or from the start."""
     with Checkpoints(workdir, policy) as checkpoints, StopRequest() as stop:
-        state, run, fresh = _start(program, checkpoints, console)
+        state, run = initial(program, checkpoints, configuration.values(), console)
         start = int(run["step"])
         primary = jax.process_index() == 0
         with Sinks(workdir, start_step=start, enabled=primary) as sinks, console:
-            loop = _Loop(program, policy, checkpoints, sinks, console, config_text, run, workdir)
+            loop = _Loop(program, policy, checkpoints, sinks, console, configuration.operative(), run, workdir)
             status = loop.run(state, start, stop)
         return Outcome(
-            status, loop.step, loop.state, loop.evaluation, loop.compile_seconds, fresh, loop.skipped, run["seconds"]
+            status,
+            loop.step,
+            loop.state,
+            loop.evaluation,
+            loop.compile_seconds,
+            run["fresh"],
+            loop.skipped,
+            run["seconds"],
         )
-
-
-def _start(program: Program, checkpoints: Checkpoints, console: TrainingConsole) -> tuple[TrainState, dict, list[str]]:
-    """The state to start from, what the checkpoint says of its run, and which parameters are fresh although init_from
-    is given.
-    """
-    experiment = program.experiment
-    restored = checkpoints.restore(program.abstract_state, program.state_sharding)
-    if restored is not None:
-        state, run = restored
-        if run["step"] > experiment.steps:
-            raise Mistake(
-                f"experiment.steps: {experiment.steps}, and the checkpoint is at step {run['step']} already. Give more steps, or another workdir."
-            )
-        console.note(f"resumed from the checkpoint at step {run['step']:,}")
-        if run["step"] == experiment.steps:
-            console.note(f"experiment.steps is {experiment.steps:,}: nothing is left to train")
-        return state, run, []
-    state = program.fresh_state()
-    fresh: list[str] = []
-    if experiment.init_from is not None:
-        source = str(locate(experiment.init_from, "experiment.init_from"))
-        loaded, fresh, unused = load_for_init(source, program.declared, fresh=experiment.fresh)
-        placed = {path: jax.device_put(value, program.state_sharding.params[path]) for path, value in loaded.items()}
-        # EMA starts from the same weights; a copy of its own, since the step gives up each buffer.
-        ema = None if state.ema is None else state.ema | jax.tree.map(lambda x: x.copy(), placed)
-        state = dataclasses.replace(state, params=state.params | placed, ema=ema)
-        console.note(
-            f"{len(loaded)} parameters from {experiment.init_from}; fresh: {', '.join(fresh) or 'none'}; not used: {', '.join(unused) or 'none'}"
-        )
-    return state, {"step": 0, "seconds": 0.0, "window": {}, "evaluation": {}}, fresh
 
 
 class _Loop:
@@ -110,6 +86,7 @@ class _Loop:
         # at fault.
         self.pending: collections.deque[tuple[int, Sums, Batch]] = collections.deque()
         self.evaluation: dict[str, float] = run["evaluation"]
+        self.fresh: list[str] = run["fresh"]
         self.compile_seconds: float | None = None
         self.skipped = 0
 
@@ -257,6 +234,7 @@ class _Loop:
             "seconds": self.seconds_before + time.monotonic() - self.began,
             "window": self.window,
             "evaluation": self.evaluation,
+            "fresh": self.fresh,
             "mesh": self.program.layout.sizes,
             "config": self.config_text,
         }

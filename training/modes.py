@@ -18,6 +18,7 @@ from training.closing import Started, close, explain, primary
 from training.console import TrainingConsole
 from training.evaluate import evaluate
 from training.flags import Flags
+from training.initial import write_model
 from training.loop import train
 from training.program import Program
 from training.prove import prove
@@ -25,7 +26,7 @@ from training.report import write_report
 from training.setup import Setup, build, located
 from training.sinks import Sinks
 
-CONFIG, LAYOUT, REPORT = "config.gin", "layout.json", "report.html"
+CONFIG, LAYOUT, REPORT, MODEL = "config.gin", "layout.json", "report.html", "model"
 
 
 def train_mode(flags: Flags) -> int:
@@ -41,10 +42,12 @@ def train_mode(flags: Flags) -> int:
     for note in setup.config.notes:
         console.warn(note)
     with located(setup.config):
-        outcome = train(setup.program, setup.policy, workdir, text, console)
+        outcome = train(setup.program, setup.policy, workdir, setup.config, console)
     if outcome.status == faults.DONE:
         report = close(setup.program, outcome, workdir, text, started)
         if primary():
+            if setup.program.experiment.write_model:
+                write_model(setup.program, outcome.state, setup.config.values(), workdir / MODEL)
             write_report(workdir / REPORT, report)
             console.summary(report, str(workdir / REPORT))
     return outcome.status

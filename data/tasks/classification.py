@@ -42,14 +42,14 @@ class ClassificationData:
         label: str = "label",
     ):
         check_at_least("classification_data.length", length, FRAME + 1, "leaves no room beside [CLS] and [SEP]")
-        self._source, self._tokenizer, self._length, self._text = source, tokenizer, length, text
+        self._source, self.tokenizer, self._length, self._text = source, tokenizer, length, text
         self.num_classes = num_classes
         self._labels = Labels("classification_data", label, num_classes, labels)
         self._splits = {"train": train_split, "eval": eval_split}
 
     @property
     def vocab_size(self) -> int:
-        return self._tokenizer.vocab_size
+        return self.tokenizer.vocab_size
 
     def features(self) -> dict[str, Feature]:
         return sequence(self._length) | {"label": Feature((), "int32", ()), "weight": Feature((), "float32", ())}
@@ -58,7 +58,7 @@ class ClassificationData:
         binding, name = f"classification_data.{split}_split", self._splits[split]
         with naming(binding):
             records = self._source.open(name)
-            corpus = tokenise(self._source, name, self._tokenizer, self._text, "classification_data.text")
+            corpus = tokenise(self._source, name, self.tokenizer, self._text, "classification_data.text")
         require_rows(binding, name, len(records))
         dataset = grain.MapDataset.range(len(records))
         if split == "train":
@@ -67,7 +67,7 @@ class ClassificationData:
 
     def _example(self, records: Sequence[Record], corpus: Corpus, number: int) -> Example:
         text = corpus.head(number, self._length - FRAME)
-        return frame([text], self._length, self._tokenizer) | {
+        return frame([text], self._length, self.tokenizer) | {
             "label": np.int32(self._labels.number(records[number])),
             "weight": np.float32(1),
         }

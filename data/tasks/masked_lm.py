@@ -47,14 +47,14 @@ class MaskedLMData:
         check_at_least("masked_lm_data.max_predictions", max_predictions, 1, "predicts nothing")
         if not 0 < mask_rate < 1:
             raise Mistake(f"masked_lm_data.mask_rate: {mask_rate} is not a share between 0 and 1.")
-        self._source, self._tokenizer, self._length, self._pack, self._text = source, tokenizer, length, pack, text
+        self._source, self.tokenizer, self._length, self._pack, self._text = source, tokenizer, length, pack, text
         self._masking = Masking(tokenizer, max_predictions, mask_rate, whole_word)
         self._splits = {"train": train_split, "eval": eval_split}
         self._rows: dict[str, PackedRows] = {}
 
     @property
     def vocab_size(self) -> int:
-        return self._tokenizer.vocab_size
+        return self.tokenizer.vocab_size
 
     def features(self) -> dict[str, Feature]:
         return sequence(self._length) | predictions(self._masking.max_predictions)
@@ -70,8 +70,8 @@ class MaskedLMData:
         if split not in self._rows:
             binding, name = f"masked_lm_data.{split}_split", self._splits[split]
             with naming(binding):
-                corpus = tokenise(self._source, name, self._tokenizer, self._text, "masked_lm_data.text")
-            rows = PackedRows(corpus, plan(corpus.lengths, self._length, self._pack), self._length, self._tokenizer)
+                corpus = tokenise(self._source, name, self.tokenizer, self._text, "masked_lm_data.text")
+            rows = PackedRows(corpus, plan(corpus.lengths, self._length, self._pack), self._length, self.tokenizer)
             require_rows(binding, name, len(rows))
             self._rows[split] = rows
         return self._rows[split]

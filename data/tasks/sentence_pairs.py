@@ -48,13 +48,13 @@ class SentencePairsData:
         check_at_least(
             "sentence_pairs_data.length", length, min_tokens + FRAME, "leaves no room for min_tokens, [CLS] and [SEP]"
         )
-        self._source, self._tokenizer, self._length, self._min_tokens = source, tokenizer, length, min_tokens
+        self._source, self.tokenizer, self._length, self._min_tokens = source, tokenizer, length, min_tokens
         self._splits = {"train": train_split, "eval": eval_split}
         self._text, self._pair = text, pair
 
     @property
     def vocab_size(self) -> int:
-        return self._tokenizer.vocab_size
+        return self.tokenizer.vocab_size
 
     def features(self) -> dict[str, Feature]:
         fields = sequence(self._length)
@@ -73,7 +73,7 @@ class SentencePairsData:
 
     def _halves(self, split: str) -> tuple[int, Pair]:
         """How many pairs the stretches of documents make, and each."""
-        corpus = tokenise(self._source, split, self._tokenizer, self._text, "sentence_pairs_data.text")
+        corpus = tokenise(self._source, split, self.tokenizer, self._text, "sentence_pairs_data.text")
         document, start, stop = pieces(corpus.lengths, 2 * (self._length - FRAME))
         enough = stop - start >= 2 * self._min_tokens
         document, start, stop = document[enough], start[enough], stop[enough]
@@ -86,8 +86,8 @@ class SentencePairsData:
 
     def _columns(self, split: str) -> tuple[int, Pair]:
         """How many records have both texts long enough, and each pair."""
-        first = tokenise(self._source, split, self._tokenizer, self._text, "sentence_pairs_data.text")
-        second = tokenise(self._source, split, self._tokenizer, self._pair, "sentence_pairs_data.pair")
+        first = tokenise(self._source, split, self.tokenizer, self._text, "sentence_pairs_data.text")
+        second = tokenise(self._source, split, self.tokenizer, self._pair, "sentence_pairs_data.pair")
         numbers = np.flatnonzero(np.minimum(first.lengths, second.lengths) >= self._min_tokens)
         room = self._length - FRAME
 
@@ -97,5 +97,5 @@ class SentencePairsData:
         return len(numbers), pair
 
     def _example(self, first: np.ndarray, second: np.ndarray) -> Example:
-        fields, pair = frame([first], self._length, self._tokenizer), frame([second], self._length, self._tokenizer)
+        fields, pair = frame([first], self._length, self.tokenizer), frame([second], self._length, self.tokenizer)
         return fields | {f"pair_{name}": value for name, value in pair.items()} | {"weight": np.float32(1)}

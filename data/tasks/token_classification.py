@@ -42,14 +42,14 @@ class TokenClassificationData:
         label: str = "tags",
     ):
         check_at_least("token_classification_data.length", length, FRAME + 1, "leaves no room beside [CLS] and [SEP]")
-        self._source, self._tokenizer, self._length, self._words = source, tokenizer, length, words
+        self._source, self.tokenizer, self._length, self._words = source, tokenizer, length, words
         self.num_classes = num_classes
         self._labels = Labels("token_classification_data", label, num_classes, labels)
         self._splits = {"train": train_split, "eval": eval_split}
 
     @property
     def vocab_size(self) -> int:
-        return self._tokenizer.vocab_size
+        return self.tokenizer.vocab_size
 
     def features(self) -> dict[str, Feature]:
         return sequence(self._length) | {
@@ -74,7 +74,7 @@ class TokenClassificationData:
         if len(labels) != len(words):
             raise Mistake(f"{binding}: a record has {len(words)} words and {len(labels)} labels.")
         room = self._length - FRAME
-        pieces = self._tokenizer.encode_batch(words)
+        pieces = self.tokenizer.encode_batch(words)
         tokens = [id for piece in pieces for id in piece][:room]
         # A word of no tokens (control characters alone) has no place to carry its label.
         first = np.cumsum([0, *map(len, pieces)])[:-1]
@@ -83,4 +83,4 @@ class TokenClassificationData:
         out = {name: self.features()[name].zeros() for name in ("labels", "label_weights")}
         out["labels"][first[carries] + 1] = np.asarray(labels, np.int32)[carries]
         out["label_weights"][first[carries] + 1] = 1
-        return frame([np.asarray(tokens, np.int32)], self._length, self._tokenizer) | out
+        return frame([np.asarray(tokens, np.int32)], self._length, self.tokenizer) | out

@@ -1,0 +1,94 @@
+"""Where a run's first state comes from, the newest checkpoint, pretrained weights or a seed, and its last weights as a pretrained model."""
+
+import ast
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+
+from data.packages import locate
+from mistake import Mistake
+from models.pretrained import import_checkpoint, load_for_init
+from models.pretrained.checkpoint import Checkpoint, write_ours
+from models.pretrained.folder import writing
+from training.checkpoint import Checkpoints
+from training.console import TrainingConsole
+from training.program import Program
+from training.state import TrainState
+
+# Bindings of a model that say how it is drawn, trained or computed: a checkpoint has no say in them.
+_NOT_OF_THE_WEIGHTS = ("dtype", "initializer_stddev")
+_OF_TRAINING = ("dropout", "attention_dropout", "pooler", "max_length", "vocab_size")
+
+
+def initial(
+    program: Program, checkpoints: Checkpoints, bound: Mapping[str, str], console: TrainingConsole
+) -> tuple[TrainState, dict]:
+    """The state to start from, and the record of the run so far.
+
+    The record: step, seconds spent, window (sums not yet logged), evaluation (the last), fresh (parameters that `init_from` did not
+    give). bound: every binding of the configuration, as gin text.
+    Raises Mistake when the checkpoint is past experiment.steps, or the pretrained model is another one than the run's.
+    """
+    restored = checkpoints.restore(program.abstract_state, program.state_sharding)
+    if restored is None:
+        state, fresh = _started(program, bound, console)
+        return state, {"step": 0, "seconds": 0.0, "window": {}, "evaluation": {}, "fresh": fresh}
+    state, run = restored
+    steps = program.experiment.steps
+    if run["step"] > steps:
+        raise Mistake(
+            f"experiment.steps: {steps}, and the checkpoint is at step {run['step']} already. "
+            "Give more steps, or another workdir."
+        )
+    console.note(f"resumed from the checkpoint at step {run['step']:,}")
+    if run["step"] == steps:
+        console.note(f"experiment.steps is {steps:,}: nothing is left to train")
+    return state, run
+
+
+def _started(program: Program, bound: Mapping[str, str], console: TrainingConsole) -> tuple[TrainState, list[str]]:
+    experiment, state = program.experiment, program.fresh_state()
+    if experiment.init_from is None:
+        return state, []
+    source = str(locate(experiment.init_from, "experiment.init_from"))
+    loaded, fresh, unused = load_for_init(source, program.declared, fresh=experiment.fresh)
+    _check_same_model(import_checkpoint(source)[1], bound)
+    placed = {path: jax.device_put(value, program.state_sharding.params[path]) for path, value in loaded.items()}
+    # The average starts from the same weights: a copy of its own, since the step gives up each buffer.
+    ema = None if state.ema is None else state.ema | jax.tree.map(lambda x: x.copy(), placed)
+    console.note(
+        f"{len(loaded)} parameters from {experiment.init_from}; "
+        f"fresh: {', '.join(fresh) or 'none'}; not used: {', '.join(unused) or 'none'}"
+    )
+    return dataclasses.replace(state, params=state.params | placed, ema=ema), fresh
+
+
+def _check_same_model(settings: Mapping[str, object], bound: Mapping[str, str]) -> None:
+    """Shapes were compared already; an activation or an epsilon has none."""
+    faults = []
+    for name, value in settings.items():
+        if name.rpartition(".")[2] not in _OF_TRAINING and name in bound and ast.literal_eval(bound[name]) != value:
+            faults.append(
+                f"{name}: {bound[name]}, and the weights of experiment.init_from were trained with {value!r}."
+            )
+    if faults:
+        raise Mistake("\n".join(faults))
+
+
+def write_model(program: Program, state: TrainState, bound: Mapping[str, str], folder: pathlib.Path) -> None:
+    """The weights (the average, where one is kept) and bindings of the model, as `python -m models.pretrained export` reads them."""
+    weights = state.params if state.ema is None else state.ema
+    params = {path: np.asarray(value) for path, value in weights.items()}
+    # Parameters of the encoder are under its own name, 'bert', in a configuration.
+    settings = {
+        name: ast.literal_eval(value)
+        for name, value in bound.items()
+        if name.startswith("bert.") and name.rpartition(".")[2] not in _NOT_OF_THE_WEIGHTS
+    }
+    with writing(folder, overwrite=True) as partial:
+        write_ours(Checkpoint(params, settings, None), partial, "model.gin -- the model that this run ended with.")
+    if hasattr(program.experiment.data, "tokenizer"):
+        program.experiment.data.tokenizer.save(folder)
