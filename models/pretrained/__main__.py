@@ -42,7 +42,7 @@ def _import(options: argparse.Namespace) -> int:
         print(said)
     header = f"{checkpoints.BINDINGS} -- the model in {checkpoints.TENSORS}, for --gin_file and experiment.init_from."
     with writing(options.dir, options.overwrite) as folder:
-        checkpoints.write_ours(found, folder, header)
+        checkpoints.write_ours(found, folder, header, options.family)
         copied = copy_tokenizer(options.src, folder)
     _report(found, options.dir, copied)
     return 0

@@ -1,5 +1,6 @@
 """BERT checkpoints as Hugging Face's transformers saves them: the table, and config.json <-> bert.* bindings."""
 
+import math
 from collections.abc import Iterable, Mapping
 
 from flax import nnx
@@ -112,9 +113,14 @@ def settings(config: dict, names: Iterable[str]) -> Settings:
         if (config.get(key) or wanted) != wanted:
             raise Mistake(f"config.json: {key} is {config[key]!r}; only {wanted!r} is a BERT encoder here.")
     act = config.get("hidden_act", "gelu")
-    if act not in _ACTIVATIONS:
+    if not isinstance(act, str) or act not in _ACTIVATIONS:
         raise Mistake(
             f"config.json: hidden_act is {act!r}, which is not supported. Supported: {', '.join(_ACTIVATIONS)}."
+        )
+    if config.get("tie_word_embeddings") is False and any(name.startswith("cls.predictions.") for name in names):
+        raise Mistake(
+            "config.json: tie_word_embeddings is False, and here a masked LM's output is its token table. "
+            "Import the encoder alone: save it with BertModel.from_pretrained(SRC).save_pretrained(DIR)."
         )
     if absent := [theirs for _, theirs, _, default in _SIZES if default is None and theirs not in config]:
         raise Mistake(f"config.json: it doesn't say {', '.join(absent)}.")
@@ -213,12 +219,15 @@ def _rows_of(shapes: Mapping[str, Shape], *names: str) -> int:
 
 
 def _architecture(config: dict) -> str | None:
-    return next(iter(config.get("architectures") or ()), None)
+    names = config.get("architectures")
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
 
 
 def _number(name: str, value, kind: type):
     if isinstance(value, bool) or not isinstance(value, (int, kind)):
         raise Mistake(f"config.json: {name} is {value!r}, which is not a number of type {kind.__name__}.")
+    if not (math.isfinite(value) and value >= 0):
+        raise Mistake(f"config.json: {name} is {value!r}; it must be finite and not negative.")
     return kind(value)
 
 

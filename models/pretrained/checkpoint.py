@@ -18,6 +18,8 @@ from models.pretrained.table import Family, Row, Settings, problems, their_shape
 FAMILIES = {family.name: family for family in (BERT,)}
 
 TENSORS, INDEX, CONFIG, BINDINGS = "model.safetensors", "model.safetensors.index.json", "config.json", "model.gin"
+# Where our file says which head it has, if its tensors would tell another: a token classifier that kept its pooler.
+_HEAD = "head"
 _FLOATS = ("F32", "F16", "BF16")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _NO_PICKLE = (
@@ -82,11 +84,13 @@ def read(src: str | Path, family: str = "bert") -> Checkpoint:
         raise Mistake(f"{src}: {mistake}") from None
 
 
-def write_ours(checkpoint: Checkpoint, folder: Path, header: str) -> None:
+def write_ours(checkpoint: Checkpoint, folder: Path, header: str, family: str = "bert") -> None:
     """model.safetensors in our names, and model.gin, whose comment is `header`."""
     # safetensors writes memory as it lies, whatever its order.
     laid_out = {path: np.ascontiguousarray(x) for path, x in checkpoint.params.items()}
-    safetensors.numpy.save_file(laid_out, folder / TENSORS)
+    guessed, _ = find(family).own_head({path: x.shape for path, x in laid_out.items()})
+    told = None if checkpoint.head in (None, guessed) else {_HEAD: checkpoint.head}
+    safetensors.numpy.save_file(laid_out, folder / TENSORS, metadata=told)
     lines = [f"# {header}", *(f"{name} = {value!r}" for name, value in checkpoint.settings.items())]
     (folder / BINDINGS).write_text("\n".join(lines) + "\n")
 
@@ -125,9 +129,19 @@ def _read_ours(src: Path, family: Family) -> Checkpoint:
     settings = _bindings(src / BINDINGS, family)
     params = dict(_tensors([src / TENSORS]))
     found = {path: x.shape for path, x in params.items()}
-    head, num_classes = family.own_head(found)
+    guessed, num_classes = family.own_head(found)
+    head = _told(src / TENSORS, family) or guessed
     _refuse(problems(found, family.shapes(settings, head, num_classes)))
     return Checkpoint(params, settings, head)
+
+
+def _told(file: Path, family: Family) -> str | None:
+    """The head that our file says it has; None if it doesn't."""
+    with safetensors.safe_open(file, framework="numpy") as opened:
+        head = (opened.metadata() or {}).get(_HEAD)
+    if head is not None and head not in family.head_rows:
+        raise Mistake(f"{file.name}: its head is {head!r}, which {family.name} has not.")
+    return head
 
 
 def _refuse(lines: list[str]) -> None:
@@ -150,7 +164,11 @@ def _sorted_out(
         else:
             tensors[canonical] = tensor
     for name, original in family.tied.items():
-        if name not in tensors or original not in tensors:
+        if name not in tensors:
+            continue
+        if original not in tensors:
+            tensors[original] = tensors.pop(name)
+            notes.append(f"{name} is read as {original}: they are tied, and it alone was saved")
             continue
         if not np.array_equal(tensors.pop(name), tensors[original]):
             raise Mistake(f"{name} is not equal to {original}, and they are one parameter here. It can't be imported.")
@@ -222,9 +240,9 @@ def _check_magic(file: Path) -> None:
 def _json(file: Path) -> dict:
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise Mistake(f"it has no {file.name}.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Mistake(f"{file.name}: it isn't JSON: {error}") from None
     if not isinstance(value, dict):
         raise Mistake(f"{file.name}: it isn't a JSON object.")

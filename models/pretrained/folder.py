@@ -26,9 +26,15 @@ def writing(target: Path, overwrite: bool) -> Iterator[Path]:
         filled = Path(scratch, "new")
         filled.mkdir()
         yield filled
+        old = Path(scratch, "old")
         if target.exists():
-            target.rename(Path(scratch, "old"))
-        filled.rename(target)
+            target.rename(old)
+        try:
+            filled.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise
 
 
 def copy_tokenizer(src: Path, folder: Path) -> list[str]:

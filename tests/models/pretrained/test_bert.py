@@ -104,11 +104,32 @@ def test_an_activation_keeps_its_meaning(theirs, ours):
         ({"add_cross_attention": True}, "add_cross_attention"),
         ({"hidden_size": "16"}, "hidden_size is '16'"),
         ({"num_attention_heads": True}, "num_attention_heads is True"),
+        ({"hidden_act": ["gelu"]}, "hidden_act is"),
+        ({"type_vocab_size": -1}, "type_vocab_size is -1"),
+        ({"layer_norm_eps": float("nan")}, "layer_norm_eps is nan"),
+        ({"layer_norm_eps": float("inf")}, "layer_norm_eps is inf"),
     ],
 )
 def test_a_config_that_is_not_a_bert_encoder_is_refused(change, said):
     with pytest.raises(Mistake, match=said):
         BERT.settings({**CONFIG, **change}, [])
+
+
+def test_an_untied_masked_lm_is_refused_and_an_encoder_is_not():
+    untied = {**CONFIG, "tie_word_embeddings": False}
+    with pytest.raises(Mistake, match="tie_word_embeddings is False"):
+        BERT.settings(untied, ["cls.predictions.bias"])
+    assert BERT.settings(untied, []) == BERT.settings(CONFIG, [])
+
+
+def test_each_dropout_rate_keeps_its_place():
+    settings = BERT.settings({**CONFIG, "hidden_dropout_prob": 0.25, "attention_probs_dropout_prob": 0.5}, [])
+    assert (settings["bert.dropout"], settings["bert.attention_dropout"]) == (0.25, 0.5)
+
+
+@pytest.mark.parametrize("architectures", [3, "BertModel", [["BertModel"]], [None], []])
+def test_architectures_that_are_none_tell_nothing(architectures):
+    assert BERT.head({"architectures": architectures}, {}) == (None, 0)
 
 
 def test_all_absent_sizes_are_named():

@@ -1,5 +1,6 @@
 """What can be read, and what is refused and how it is said."""
 
+import dataclasses
 import json
 import pickle
 import shutil
@@ -193,6 +194,7 @@ def test_quantized_tensors_are_refused(folder):
         (None, "it has no config.json"),
         ("{", "it isn't JSON"),
         ("[]", "it isn't a JSON object"),
+        ("[" * 100_000, "it isn't JSON"),
         ('{"model_type": "gpt2"}', "model_type is 'gpt2'"),
     ],
 )
@@ -212,6 +214,40 @@ def test_a_folder_without_tensors_and_no_folder_are_told_apart(tmp_path):
 def test_an_unknown_family_is_told_the_known():
     with pytest.raises(Mistake, match="Nearest: 'bert'"):
         read(FIXTURES / "encoder", "bart")
+
+
+def test_a_sequence_classifier_without_its_pooler_lacks_it(tmp_path):
+    folder = shutil.copytree(FIXTURES / "sequence", tmp_path / "copy")
+    save(folder, {key: x for key, x in tensors("sequence").items() if "pooler" not in key})
+    with pytest.raises(Mistake, match="missing: pooler.dense.bias, pooler.dense.weight"):
+        read(folder)
+
+
+def test_a_token_classifier_that_kept_its_pooler_stays_one(tmp_path):
+    """As transformers before 4.0 saved them: its tensors are those of a sequence classifier."""
+    folder = shutil.copytree(FIXTURES / "token", tmp_path / "copy")
+    pooler = {"weight": np.ones((8, 8), np.float32), "bias": np.ones(8, np.float32)}
+    save(folder, tensors("token") | {f"bert.pooler.dense.{name}": x for name, x in pooler.items()})
+    (tmp_path / "ours").mkdir()
+    write_ours(read(folder), tmp_path / "ours", "a comment")
+    found = read(tmp_path / "ours")
+    assert (found.head, found.num_classes) == ("BertForTokenClassification", 3)
+
+
+def test_a_head_that_is_not_known_is_refused(tmp_path):
+    write_ours(dataclasses.replace(read(FIXTURES / "token"), head="BertForChess"), tmp_path, "a comment")
+    with pytest.raises(Mistake, match="its head is 'BertForChess'"):
+        read(tmp_path)
+
+
+def test_a_tied_tensor_that_alone_was_saved_is_read(folder):
+    expected, _ = import_checkpoint(folder)
+    arrays = tensors("masked_lm")
+    arrays["cls.predictions.decoder.bias"] = arrays.pop("cls.predictions.bias")
+    save(folder, arrays)
+    found = read(folder)
+    assert same(found.params, expected)
+    assert "cls.predictions.decoder.bias is read as cls.predictions.bias" in found.notes[0]
 
 
 def test_our_own_folder_is_read_back(tmp_path):

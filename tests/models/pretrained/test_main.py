@@ -1,5 +1,6 @@
 """The commands: what they write, say, refuse, and their exit statuses."""
 
+import pathlib
 import shutil
 
 import pytest
@@ -69,6 +70,21 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         main(["import", MASKED_LM, str(tmp_path / "ours")])
     assert _names(tmp_path) == set()
+
+
+def test_a_swap_that_fails_keeps_what_was_there(tmp_path, monkeypatch):
+    main(["import", str(FIXTURES / "token"), str(tmp_path / "ours")])
+    rename = pathlib.Path.rename
+
+    def fail(self, target):
+        if self.name == "new":
+            raise OSError("no")
+        return rename(self, target)
+
+    monkeypatch.setattr(pathlib.Path, "rename", fail)
+    with pytest.raises(OSError, match="no"):
+        main(["import", MASKED_LM, str(tmp_path / "ours"), "--overwrite"])
+    assert read(tmp_path / "ours").head == "BertForTokenClassification"
 
 
 @pytest.mark.parametrize("command", ["import", "export", "compare"])
