@@ -6,6 +6,7 @@ Settled on import, since JAX's backend takes the number of devices when it is fi
 import os
 import pathlib
 
+import gin
 import jax
 import pytest
 
@@ -27,3 +28,9 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.relative_to(here).as_posix().startswith(_CORE):
             item.add_marker(pytest.mark.core)
+
+
+@pytest.fixture(autouse=True)
+def no_configuration():
+    """Each test begins with no gin bindings: one that an earlier test left would bind what this one constructs directly."""
+    gin.clear_config()

@@ -47,6 +47,11 @@ class CheckpointPolicy:
             raise Mistake(
                 f"checkpoint.keep_last: {keep_last}; at least one checkpoint is kept, or nothing could be resumed."
             )
+        for name, value in {"every": every, "keep_every": keep_every}.items():
+            if value < 0:
+                raise Mistake(f"checkpoint.{name}: {value} is not a number of steps.")
+        if keep_best < 1:
+            raise Mistake(f"checkpoint.keep_best: {keep_best}; to keep none by a metric, leave checkpoint.best out.")
         self.every, self.best, self.skip_damaged = every, best, skip_damaged
         policies: list[Any] = [managers.LatestN(keep_last)]
         if keep_every:

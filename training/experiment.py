@@ -52,6 +52,14 @@ class Experiment:
     ):
         if steps < 1:
             raise Mistake(f"experiment.steps: {steps}; a run has at least one.")
+        _require_methods("model", model, ("losses",), "an objective, such as @masked_lm()")
+        _require_methods("data", data, ("features", "examples"), "a task, such as @masked_lm_data()")
+        _require_methods("optimizer", optimizer, ("build", "rate"), "an optimizer, such as @adamw()")
+        for name, value in {"eval_every": eval_every, "seed": seed}.items():
+            if not 0 <= value < 2**32:
+                raise Mistake(f"experiment.{name}: {value} is not between 0 and 2^32 - 1.")
+        if eval_batch_size is not None and eval_batch_size < 1:
+            raise Mistake(f"experiment.eval_batch_size: {eval_batch_size} is not a positive number of examples.")
         if log_every < 1:
             raise Mistake(f"experiment.log_every: {log_every}; it must be at least 1.")
         self.batch = Batch()
@@ -86,3 +94,8 @@ class Experiment:
             raise Mistake(
                 f"experiment.data: it has {data.num_classes} classes, and the model's head has {classes}. Set both num_classes to the same."
             )
+
+
+def _require_methods(name: str, value: Any, methods: tuple[str, ...], meant: str) -> None:
+    if not all(hasattr(value, method) for method in methods):
+        raise Mistake(f"experiment.{name}: {type(value).__name__} is not {meant}.")

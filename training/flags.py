@@ -91,6 +91,10 @@ def parse(argv: list[str], modes: Iterable[str]) -> Flags:
         raise Mistake(f"--mode: {found.mode!r} is not a mode. {nearest(found.mode, modes)} All: {', '.join(modes)}.")
     if found.simulated_devices is not None and found.simulated_devices < 1:
         raise Mistake(f"--simulated_devices: {found.simulated_devices} is not a number of devices.")
+    if found.workdir is not None and (str(found.workdir) == "." or found.workdir.is_file()):
+        raise Mistake(
+            f"--workdir: {str(found.workdir)!r} is not a folder for a run. Name one, such as --workdir=/tmp/run."
+        )
     command = " ".join(["python train.py", *argv])
     return Flags(
         found.gin_file, bindings, found.mode, found.workdir, found.simulated_devices, found.allow_config_change, command

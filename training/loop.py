@@ -86,6 +86,7 @@ class _Loop:
         # at fault.
         self.pending: collections.deque[tuple[int, Sums, Batch]] = collections.deque()
         self.evaluation: dict[str, float] = run["evaluation"]
+        self.evaluated_at: int | None = None
         self.fresh: list[str] = run["fresh"]
         self.compile_seconds: float | None = None
         self.skipped = 0
@@ -108,7 +109,7 @@ class _Loop:
             end=end,
             remainder="drop",
         )
-        if loader.num_batches is not None and loader.num_batches <= start:
+        if loader.num_batches == 0:
             raise Mistake(
                 f"batch.size: {size}, and an epoch of the training split has no whole batch of it left to train on."
             )
@@ -122,8 +123,9 @@ class _Loop:
                 self.step += 1
                 self.pending.append((self.step, sums, batch))
                 self._keep_pace()
-                last = self.step == experiment.steps
-                if self._due(experiment.eval_every) and not last:
+                if self.step == experiment.steps:
+                    break
+                if self._due(experiment.eval_every):
                     self._evaluate()
                 if self._due(self.policy.every) or (self.policy.best and self._due(experiment.eval_every)):
                     self._checkpoint()
@@ -132,11 +134,13 @@ class _Loop:
                     self.checkpoints.wait()
                     self.console.note(f"stopped by SIGTERM; the checkpoint of step {self.step:,} is written")
                     return faults.STOPPED
-                if last:
-                    break
             else:
                 self.console.note(f"end of the data at step {self.step:,}")
+        if self.step == start:
+            return faults.DONE  # The data had ended already, and that checkpoint was evaluated.
         self._drain()
+        if self.window:
+            self._log(self.step)
         self._evaluate()
         self._checkpoint()
         return faults.DONE
@@ -208,7 +212,7 @@ class _Loop:
             writer.save(folder.absolute() / "state", self.state, force=True)
         np.savez(
             folder / f"batch_{jax.process_index()}.npz",
-            **{name: np.asarray(value.addressable_data(0)) for name, value in batch.items()},
+            **{name: _held_here(value) for name, value in batch.items()},
         )
         raise RunFault(
             f"step {step}: loss or gradients are not finite. The state that the step began with and its batch are in {folder}.\n"
@@ -220,6 +224,7 @@ class _Loop:
         params = self.state.params if self.state.ema is None else self.state.ema
         with self.clock.paused():
             self.evaluation = evaluate(self.program, params)
+        self.evaluated_at = self.step
         if self.policy.best and self.policy.best not in self.evaluation:
             raise Mistake(
                 f"checkpoint.best: evaluation has no metric {self.policy.best!r}. It has: {', '.join(self.evaluation)}."
@@ -238,7 +243,16 @@ class _Loop:
             "mesh": self.program.layout.sizes,
             "config": self.config_text,
         }
-        self.checkpoints.save(self.step, self.state, run, self.evaluation or None)
+        # Weights are ranked by their own evaluation, never by that of an earlier step.
+        measured = self.evaluation if self.evaluated_at == self.step else None
+        self.checkpoints.save(self.step, self.state, run, measured)
+
+
+def _held_here(value: jax.Array) -> np.ndarray:
+    """All of a batch's field where this process sees all of it, else the shards that it holds, one after another."""
+    if value.is_fully_addressable:
+        return np.asarray(value)
+    return np.concatenate([np.asarray(shard.data) for shard in value.addressable_shards])
 
 
 class _Clock:

@@ -105,7 +105,7 @@ def prove_mode(flags: Flags) -> int:
 def _claim(workdir: pathlib.Path, text: str, setup: Setup, flags: Flags) -> None:
     """Writes config.gin and layout.json; refuses a workdir whose run had another configuration."""
     old = workdir / CONFIG
-    if old.exists():
+    if old.exists() and any((workdir / "checkpoints").glob("[0-9]*")):
         changes = config.difference(old.read_text(), text)
         if changes and not flags.allow_config_change:
             raise Mistake(

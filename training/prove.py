@@ -140,7 +140,9 @@ def prove(
 def _compare(
     proof: Proof, layout: str, mesh: dict[str, int], accumulation: int, trace: Trace, reference: Trace
 ) -> Comparison:
-    loss = max(abs(a - b) / max(abs(b), 1e-12) for a, b in zip(trace.losses, reference.losses, strict=True))
+    differences = [abs(a - b) / max(abs(b), 1e-12) for a, b in zip(trace.losses, reference.losses, strict=True)]
+    # max() passes over a NaN that is not its first argument; a loss that is not finite agrees with nothing.
+    loss = max(differences) if np.all(np.isfinite(differences)) else float("inf")
     norms = {path: float(np.linalg.norm(value.astype(np.float64))) for path, value in reference.gradients.items()}
     least = 1e-3 * float(np.linalg.norm(list(norms.values())))
     differences = {

@@ -24,7 +24,11 @@ def finished(tmp_path_factory):
 
 
 def test_a_run_ends_as_a_model_that_can_be_exported_and_imported_bit_equal(finished, tmp_path):
-    assert {path.name for path in (finished / "model").iterdir()} >= {"model.safetensors", "model.gin", "tokenizer.json"}
+    assert {path.name for path in (finished / "model").iterdir()} >= {
+        "model.safetensors",
+        "model.gin",
+        "tokenizer.json",
+    }
     exported, imported = tmp_path / "theirs", tmp_path / "ours"
     out = convert("export", "--family=bert", finished / "model", exported)
     assert out.returncode == 0, out.stderr

@@ -23,7 +23,7 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_a_run_killed_at_any_moment_ends_bit_equal(uninterrupted, tmp_path, attempt):
-    moment = random.SystemRandom().randrange(1, 7)
+    moment = random.SystemRandom().randrange(1, 8)
     print(f"killed once metrics.jsonl has {moment} lines")
     metrics = tmp_path / "metrics.jsonl"
     assert (

@@ -34,6 +34,13 @@ def test_a_workdir_holds_metrics_configuration_layout_checkpoints_events_and_a_r
     assert "bert.width = 32  # tests/end_to_end/tiny.gin:" in (workdir / "config.gin").read_text()
 
 
+def test_the_last_checkpoint_has_the_last_evaluation(finished):
+    workdir, _ = finished
+    last = json.loads((workdir / "metrics.jsonl").read_text().splitlines()[7])
+    saved = json.loads((workdir / "checkpoints" / "12" / "run" / "metadata").read_text())
+    assert saved["evaluation"] == {name: value for name, value in last.items() if name not in ("step", "split")}
+
+
 def test_the_report_needs_no_network(finished):
     page = (finished[0] / "report.html").read_text()
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
