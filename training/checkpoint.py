@@ -84,7 +84,9 @@ class Checkpoints:
             cleanup_tmp_directories=True,
             enable_async_checkpointing=True,
         )
-        self._manager = ocp.CheckpointManager(self.folder, options=options)
+        # Named ahead, so that a checkpoint can be asked for its shapes before it is read.
+        handlers = {"state": ocp.StandardCheckpointHandler(), "run": ocp.JsonCheckpointHandler()}
+        self._manager = ocp.CheckpointManager(self.folder, options=options, item_handlers=handlers)
 
     def __enter__(self) -> Self:
         return self
@@ -119,25 +121,66 @@ class Checkpoints:
         Raises DamagedCheckpoint for one that can't be read, unless the policy goes back over it.
         """
         target = jax.tree.map(lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), abstract, sharding)
-        candidates = self.steps[::-1] if step is None else [step]
-        for candidate in candidates:
+        damaged = []
+        for candidate in self.steps[::-1] if step is None else [step]:
             try:
+                self._check_same_state(candidate, abstract)
                 items = ocp.args.Composite(state=ocp.args.StandardRestore(target), run=ocp.args.JsonRestore())
                 restored = self._manager.restore(candidate, args=items)
-                return restored.state, restored.run
+            except Mistake:
+                raise
             except Exception as error:  # Whatever a damaged file makes a reader raise.
+                place = self.folder / str(candidate)
                 if not self.policy.skip_damaged:
                     raise DamagedCheckpoint(
-                        f"checkpoint {self.folder / str(candidate)} can't be read: {_first_line(error)}\n"
+                        f"checkpoint {place} can't be read: {_first_line(error)}\n"
                         f"It was left as it is. To go back to an earlier one: --gin.checkpoint.skip_damaged=True "
                         f"(there are: {', '.join(map(str, self.steps))})."
                     ) from error
-                print(
-                    f"checkpoint {self.folder / str(candidate)} can't be read ({_first_line(error)}); going back to an earlier one."
-                )
-        if candidates:
+                print(f"checkpoint {place} can't be read ({_first_line(error)}); going back to an earlier one.")
+                damaged.append(candidate)
+                continue
+            self._put_aside(damaged)
+            return restored.state, restored.run
+        if damaged:
             raise DamagedCheckpoint(f"none of the checkpoints in {self.folder} can be read.")
         return None
+
+    def _check_same_state(self, step: int, abstract: TrainState) -> None:
+        """Raises Mistake, listing every path, when the checkpoint is of another model or optimizer."""
+        stored, wanted = _shapes(self._manager.item_metadata(step).state.tree), _shapes(abstract)
+        faults = [f"missing: {path} {list(shape)}" for path, shape in wanted.items() if path not in stored]
+        faults += [f"unused: {path} {list(shape)}" for path, shape in stored.items() if path not in wanted]
+        faults += [
+            f"mis-shaped: {path} is {list(stored[path])}, not {list(shape)}"
+            for path, shape in wanted.items()
+            if stored.get(path, shape) != shape
+        ]
+        if faults:
+            raise Mistake(
+                "\n  ".join(
+                    [f"--workdir: the checkpoint {self.folder / str(step)} is of another model or optimizer.", *faults]
+                )
+            )
+
+    def _put_aside(self, steps: list[int]) -> None:
+        """Damaged checkpoints make way for those that will be written at the same steps; nothing is deleted."""
+        for step in steps:
+            aside = self.folder.parent / "damaged_checkpoints" / str(step)
+            aside.parent.mkdir(exist_ok=True)
+            (self.folder / str(step)).rename(aside)
+        if steps:
+            self._manager.reload()
+
+
+def _shapes(tree) -> dict[str, tuple[int, ...]]:
+    """Shape of each leaf by path: the same for a state and for what its checkpoint says of itself."""
+
+    def name(key) -> str:
+        return str(next(getattr(key, field) for field in ("name", "key", "idx") if hasattr(key, field)))
+
+    leaves = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda leaf: hasattr(leaf, "shape"))[0]
+    return {"/".join(map(name, path)): tuple(leaf.shape) for path, leaf in leaves}
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,5 +1,7 @@
 """Checkpoints: what is kept, what a killed or damaged one leaves, and restoring onto another mesh."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -97,6 +99,31 @@ def test_a_damaged_one_is_named_and_left_and_gone_back_over_only_when_asked(tmp_
     with Checkpoints(tmp_path, CheckpointPolicy(skip_damaged=True)) as checkpoints:
         assert int(checkpoints.restore(*targets())[0].step) == 1
     assert "checkpoints/2 can't be read" in capsys.readouterr().out
+    # What is written at that step afterwards takes its place, and the damaged one is still there to look at.
+    with Checkpoints(tmp_path, CheckpointPolicy()) as checkpoints:
+        checkpoints.save(2, state_of(2), {"step": 2})
+    with Checkpoints(tmp_path, CheckpointPolicy()) as checkpoints:
+        assert int(checkpoints.restore(*targets())[0].step) == 2
+    assert (tmp_path / "damaged_checkpoints" / "2" / "state").is_dir()
+
+
+def test_a_checkpoint_of_another_model_is_no_damage_but_lists_what_differs(tmp_path):
+    with Checkpoints(tmp_path, CheckpointPolicy(skip_damaged=True)) as checkpoints:
+        checkpoints.save(1, state_of(1), {"step": 1})
+        checkpoints.wait()
+        abstract, sharding = targets()
+        wide = {
+            "encoder.blocks.w": jax.ShapeDtypeStruct((8, 3), jnp.float32),
+            "head.w": jax.ShapeDtypeStruct((2,), jnp.float32),
+        }
+        one = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        other = dataclasses.replace(abstract, params=wide, opt_state={})
+        with pytest.raises(Mistake) as refused:
+            checkpoints.restore(other, dataclasses.replace(sharding, params=dict.fromkeys(wide, one), opt_state={}))
+    message = str(refused.value)
+    assert "missing: params/head.w [2]" in message
+    assert "unused: opt_state/adam/mu/encoder.blocks.w [8, 2]" in message
+    assert "mis-shaped: params/encoder.blocks.w is [8, 2], not [8, 3]" in message
 
 
 def test_a_policy_that_could_not_resume_is_refused():
