@@ -15,7 +15,8 @@ from models.layers.embedding import Embedding
 from models.layers.initializers import FanIn, TruncatedNormal
 from models.layers.norm import LayerNorm
 from models.layers.positions import sinusoidal
-from parallel.annotate import Randomness, dropout, part, run_blocks, shard, stack
+from models.layers.stack import build_stacks, run_stacks
+from parallel.annotate import Randomness, dropout, part, shard
 
 
 @gin.configurable("bert")
@@ -40,6 +41,7 @@ class Bert(nnx.Module):
         1/fan_in.
       dtype: of the computation, 'float32' or 'bfloat16'. Parameters are float32 always, and so are softmax, norms'
         statistics and logits.
+      parts: {'early': 8, 'late': 4} cuts the stack of layers into named parts, which may have rules of their own.
 
     Raises Mistake for sizes that don't go together.
     """
@@ -70,6 +72,7 @@ class Bert(nnx.Module):
         attention_dropout: float = 0.1,
         initializer_stddev: float | None = 0.02,
         dtype: Literal["float32", "bfloat16"] = "float32",
+        parts: dict[str, int] | None = None,
     ):
         _check_positive(num_layers=num_layers, width=width, num_heads=num_heads, num_kv_heads=num_kv_heads)
         _check_positive(head_dim=head_dim, mlp_width=mlp_width, vocab_size=vocab_size, max_length=max_length)
@@ -90,7 +93,7 @@ class Bert(nnx.Module):
             norm_bias=norm_bias,
             init=table,
         )
-        block = TransformerBlock(
+        make_block = lambda: TransformerBlock(
             SelfAttention(
                 width,
                 num_heads,
@@ -110,7 +113,7 @@ class Bert(nnx.Module):
             bias=norm_bias,
             dropout_rate=dropout,
         )
-        self.blocks = stack(block, num_layers)
+        self.cuts = build_stacks(self, make_block, num_layers, parts, "bert.parts")
         self.final_norm = LayerNorm(width, epsilon=norm_epsilon, bias=norm_bias) if pre_norm else None
         self.pooler = Dense({"embed": width}, {"pooled": width}, init=init or FanIn()) if pooler else None
 
@@ -136,8 +139,8 @@ class Bert(nnx.Module):
                 x_BSD += sinusoidal(positions_BS, self.width, self.dtype)
             x_BSD = dropout(x_BSD, self.dropout_rate, randomness, "embeddings")
             x_BSD = shard(x_BSD, "batch", "length", "embed", name="embeddings")
-            with part("blocks"):
-                x_BSD = run_blocks(self.blocks, x_BSD, Context(segment_ids_BS, positions_BS), randomness=randomness)
+            context = Context(segment_ids_BS, positions_BS)
+            x_BSD, _ = run_stacks(self, self.cuts, x_BSD, context, randomness=randomness)
             return x_BSD if self.final_norm is None else self.final_norm(x_BSD)
 
     def pool(self, x_BSD: jax.Array) -> jax.Array:

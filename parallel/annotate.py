@@ -1,39 +1,63 @@
-"""All that models may import from `parallel`: four verbs and what they speak of.
+"""All that models may import from `parallel`: five verbs and what they speak of.
 
     param(shape, names, init)               declares a parameter whose dimensions have logical names
     shard(x, 'batch', 'length', 'embed')    says which logical axis each dimension of an activation is
-    run_blocks(blocks, x, ...)              runs equal, stacked blocks one after another
-    attend(q, k, v, ...)                    attention
+    run_blocks(blocks, x, ...)              runs equal, stacked blocks one after another: a scan, or a pipeline
+    attend(q, k, v, ...)                    attention: one kernel, a ring, heads exchanged
+    convolve(x, kernel, ...)                a convolution: whole images, or shards that exchange their edges
 
 Without an active layout they are plain single-device code. With one (`with activate(layout):`) the layout decides what
-each
-means on its mesh; the model does not change.
+each means on its mesh; the model does not change.
 """
 
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from parallel.attention import attention
+from parallel.convolution import convolution
 from parallel.parameters import Declared, param, stack
 from parallel.randomness import Randomness, dropout
+from parallel.sums import Sums
 
-__all__ = ["Declared", "Randomness", "activate", "attend", "dropout", "param", "part", "run_blocks", "shard", "stack"]
+__all__ = [
+    "Declared",
+    "Randomness",
+    "Sums",
+    "activate",
+    "attend",
+    "convolve",
+    "dropout",
+    "param",
+    "part",
+    "run_blocks",
+    "shard",
+    "stack",
+]
+
+IMAGE_AXES = ("batch", "height", "width", "channels")
 
 
 class ActiveLayout(Protocol):
-    """What the verbs ask of a layout. Each method gets what the verb got."""
+    """What the verbs ask of a layout. Each method gets what the verb got, and the part of the model that it is in."""
 
-    def constrain(self, x: jax.Array, names: tuple[str, ...], name: str, part: str) -> jax.Array: ...
+    def constrain(self, x: jax.Array, names: tuple[str | None, ...], name: str, part: str) -> jax.Array: ...
 
-    def run_blocks(self, body: Callable, x: jax.Array, layers, num_layers: int) -> jax.Array: ...
+    def run_blocks(
+        self, body: Callable, x: Any, per_example: Any, layers: Any, num_layers: int, part: str
+    ) -> tuple[Any, Sums]: ...
 
-    def attend(self, q_BSNH: jax.Array, k_BTKH: jax.Array, v_BTKH: jax.Array, **options) -> jax.Array: ...
+    def attend(self, q_BSNH: jax.Array, k_BTKH: jax.Array, v_BTKH: jax.Array, part: str, **options) -> jax.Array: ...
+
+    def convolve(
+        self, x_BHWC: jax.Array, kernel_HWIO: jax.Array, names: tuple[str, ...], name: str, part: str, **options
+    ) -> jax.Array: ...
 
 
 _layout: contextvars.ContextVar[ActiveLayout | None] = contextvars.ContextVar("layout", default=None)
@@ -63,9 +87,10 @@ def part(name: str) -> Iterator[None]:
         _part.reset(token)
 
 
-def shard(x: jax.Array, *names: str, name: str) -> jax.Array:
-    """x, whose dimensions are the logical axes `names`; `name` is the activation's own, by which remat policies keep
-    it.
+def shard(x: jax.Array, *names: str | None, name: str) -> jax.Array:
+    """x, whose dimensions are the logical axes `names` (None: a dimension that is never split).
+
+    `name` is the activation's own, by which remat policies keep it and rules may single it out.
     """
     assert len(names) == x.ndim, f"{name}: {len(names)} names for {x.ndim} dimensions"
     x = checkpoint_name(x, name)
@@ -73,28 +98,56 @@ def shard(x: jax.Array, *names: str, name: str) -> jax.Array:
     return x if layout is None else layout.constrain(x, names, name, _part.get())
 
 
-def run_blocks(blocks: nnx.Module, x: jax.Array, *inputs, randomness: Randomness | None = None) -> jax.Array:
-    """Runs the equal blocks stacked in `blocks` (see `stack`) one after another on x.
+def run_blocks(
+    blocks: nnx.Module, x: Any, *inputs: Any, randomness: Randomness | None = None, first_layer: int = 0
+) -> tuple[Any, Sums]:
+    """Runs the equal blocks stacked in `blocks` (see `stack`) one after another on x: (x, sums added over the blocks).
 
-    Each is called as block(x, *inputs, randomness=its own stream) and must return the shape and dtype of x.
+    x and each of `inputs` is an array [B, ...] or a pytree of them; a leaf of no dimension is everybody's. Each block is
+    called as block(x, *inputs, randomness=its own stream) and returns (x of the same shapes and dtypes, sums), where
+    sums are pairs (sum, weight) by name, or {}. A block sees nothing of the batch but x and inputs: a pipeline gives it
+    a part of the batch at a time. `first_layer` numbers the layers' streams when `blocks` are not the model's first.
     """
     graph, state = nnx.split(blocks)
     num_layers = jax.tree.leaves(state)[0].shape[0]
 
-    def body(x, layer):
+    def body(layer, x, per_example):
         layer_state, index = layer
-        block = nnx.merge(graph, layer_state)
+        inputs, randomness = per_example
         own = None if randomness is None else randomness.layer(index)
-        return block(x, *inputs, randomness=own)
+        return nnx.merge(graph, layer_state)(x, *inputs, randomness=own)
 
-    layers = (state, jax.numpy.arange(num_layers))
+    layers = (state, first_layer + jnp.arange(num_layers))
     layout = _layout.get()
     if layout is None:
-        return jax.lax.scan(lambda x, layer: (body(x, layer), None), x, layers)[0]
-    return layout.run_blocks(body, x, layers, num_layers)
+        return scan_layers(body, x, (inputs, randomness), layers)
+    return layout.run_blocks(body, x, (inputs, randomness), layers, num_layers, _part.get())
+
+
+def scan_layers(body: Callable, x: Any, per_example: Any, layers: Any) -> tuple[Any, Sums]:
+    """body(layer, x, per_example) -> (x, sums) over the leading dimension of `layers`, one after another; sums are added
+    up.
+    """
+    x, sums = jax.lax.scan(lambda x, layer: body(layer, x, per_example), x, layers)
+    return x, jax.tree.map(lambda s: s.sum(0), sums)
 
 
 def attend(q_BSNH: jax.Array, k_BTKH: jax.Array, v_BTKH: jax.Array, **options) -> jax.Array:
     """Attention [B, S, N, H]; options and meaning as in parallel.attention.attention."""
     layout = _layout.get()
-    return (attention if layout is None else layout.attend)(q_BSNH, k_BTKH, v_BTKH, **options)
+    if layout is None:
+        return attention(q_BSNH, k_BTKH, v_BTKH, **options)
+    return layout.attend(q_BSNH, k_BTKH, v_BTKH, part=_part.get(), **options)
+
+
+def convolve(
+    x_BHWC: jax.Array, kernel_HWIO: jax.Array, *, names: tuple[str, ...] = IMAGE_AXES, name: str, **options
+) -> jax.Array:
+    """A 2-D convolution [B, H', W', O]; options and meaning as in parallel.convolution.convolution.
+
+    `names` are the logical axes of x, `name` is the result's own.
+    """
+    layout = _layout.get()
+    if layout is None:
+        return convolution(x_BHWC, kernel_HWIO, **options)
+    return layout.convolve(x_BHWC, kernel_HWIO, names, name, _part.get(), **options)

@@ -91,8 +91,8 @@ def explanation(layout: Layout, **kinds: Iterable[Resolved]) -> Explanation:
 
 def _row(kind: str, resolved: Resolved) -> Row:
     fired = dict.fromkeys(
-        f"{rule}, which does not divide: whole" if rule.mesh_axes != split else str(rule)
-        for rule, split in zip(resolved.rules, resolved.split, strict=True)
+        f"{rule}, which does not divide: whole" if rule in resolved.fallbacks else str(rule)
+        for rule in (*resolved.rules, resolved.shared)
         if rule is not None
     )
     because = ""

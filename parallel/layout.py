@@ -1,11 +1,12 @@
-"""A layout: a mesh, rules, and how blocks are run. It resolves each tensor to exactly one sharding, or says what is
-wrong.
+"""A layout: a mesh, and how a model and its parts are spread over it. It resolves each tensor to exactly one sharding, or
+says what is wrong, and gives the verbs of `annotate` their meaning.
 """
 
 import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,9 +14,16 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from mistake import Mistake, nearest
 from parallel import axes
+from parallel.annotate import scan_layers
 from parallel.attention import attention
+from parallel.convolution import convolution
+from parallel.modes import Modes, PartModes, Parts
 from parallel.remat import Remat
-from parallel.rules import Rule, Rules
+from parallel.rules import Rule, rule_for
+from parallel.sums import Sums
+
+Names = tuple[str | None, ...]
+QUERY_AXES, KEY_AXES = ("batch", "length", "heads", "head_dim"), ("batch", "length", "kv_heads", "head_dim")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,18 +31,19 @@ class Resolved:
     """Where one tensor goes.
 
     rules: for each dimension the rule that decided, or None when the name has none. split: the mesh axes that each
-      dimension is
-    split over, () for none. ways: into how many pieces that is in all.
+      dimension is split over, () for none. ways: into how many pieces that is in all. shared: the rule by which ZeRO
+      splits one dimension further, or None.
     """
 
     kind: str
     path: str
     shape: tuple[int, ...]
-    names: tuple[str | None, ...]
+    names: Names
     dtype: np.dtype
     rules: tuple[Rule | None, ...]
     split: tuple[tuple[str, ...], ...]
     ways: int
+    shared: Rule | None = None
 
     @property
     def spec(self) -> PartitionSpec:
@@ -44,9 +53,8 @@ class Resolved:
     @property
     def fallbacks(self) -> tuple[Rule, ...]:
         """The rules, all marked '?', that do not divide a dimension, which is whole therefore."""
-        return tuple(
-            rule for rule, split in zip(self.rules, self.split, strict=True) if rule and rule.mesh_axes != split
-        )
+        pairs = zip(self.rules, self.split, strict=True)
+        return tuple(rule for rule, split in pairs if rule and not set(rule.mesh_axes) <= set(split))
 
     @property
     def bytes(self) -> int:
@@ -60,12 +68,12 @@ class Resolved:
 
 
 class Layout:
-    """A mesh and rules that resolve, validate and explain; while active (see annotate.activate) it gives the four verbs
-    their meaning.
+    """A mesh and the modes of a model and its parts; it resolves, validates and explains, and while active (see
+    annotate.activate) it gives the verbs their meaning.
 
     Args:
       sizes: size of each mesh axis.
-      rules: of the whole model under '', and of named parts under the part's gin scope ('image', 'encoder/blocks').
+      modes: of the whole model under '', and of named parts under the part's gin scope ('image', 'encoder/blocks').
       remat: what blocks keep for the backward pass.
       mesh: the devices; None for a layout that only resolves (explain), which then needs none.
       origin: (binding, key) -> 'file:line' of a rule, for messages.
@@ -74,40 +82,34 @@ class Layout:
     def __init__(
         self,
         sizes: dict[str, int],
-        rules: dict[str, Rules],
+        modes: dict[str, Modes],
         remat: Remat | None = None,
         mesh: Mesh | None = None,
         origin: Callable[[str, str], str] = lambda binding, key: "",
     ):
         self.sizes, self.mesh, self.remat = dict(sizes), mesh, remat or Remat()
-        self.parts: dict[str, dict[str, dict[str, Rule]]] = {}
-        whole = rules[""].compile(self.sizes, origin)
-        for scope, own in rules.items():
-            tables = own.compile(self.sizes, origin, scope)
-            # What a part does not say itself it takes from the whole model: the same rules, at the same place.
-            tables |= {kind: whole[kind] for kind, table in own.tables.items() if table == rules[""].tables[kind]}
-            self.parts[scope.replace("/", ".")] = tables | {"optimizer": tables["weights"] | tables["optimizer"]}
+        self.parts = Parts(modes, self.sizes, origin)
+        self._origin = origin
         self.fired: set[Rule] = set()
         self.met_axes: set[str] = set()
-        self.met_parts: set[str] = set()
         self.activations: list[Resolved] | None = None
 
     # Resolving.
 
-    def resolve(self, kind: str, path: str, shape: tuple[int, ...], names: tuple[str | None, ...], dtype) -> Resolved:
-        """The one sharding of the tensor `path`. kind: 'weights', 'activations' or 'optimizer'. A name of None is
-        replicated.
+    def resolve(self, kind: str, path: str, shape: tuple[int, ...], names: Names, dtype) -> Resolved:
+        """The one sharding of the tensor `path`. kind: 'weights', 'gradients', 'optimizer' or 'activations'. A name of
+        None is replicated.
 
-        Raises Mistake, naming tensor, dimension and rule, when a name is not in the catalogue, one mesh axis would
-        split the tensor
-        twice, or a size is not divided.
+        Raises Mistake, naming tensor, dimension and rule, when a name is not in the catalogue, one mesh axis would split
+        the tensor twice, or a size is not divided.
         """
         for name in filter(None, names):
             axes.require(name, _show(path, shape, names))
-        table = self._table(kind, path)
-        rules = tuple(table.get(name) if name else None for name in names)
+        part = self.parts.of(path)
+        table, tensor = part.tables[kind], path.rpartition(".")[2]
+        rules = tuple(rule_for(table, name, tensor) if name else None for name in names)
         used: dict[str, Rule] = {}
-        splits, ways = [], 1
+        splits: list[tuple[str, ...]] = []
         for name, size, rule in zip(names, shape, rules, strict=True):
             splits.append(())
             if rule is None:
@@ -125,10 +127,24 @@ class Layout:
                         f"Put one of them on another axis, or replicate it: {rule.name!r}: None."
                     )
                 used[axis] = rule
-            self.met_axes.update(rule.mesh_axes)
             splits[-1] = rule.mesh_axes
-            ways *= split
-        return Resolved(kind, path, tuple(shape), tuple(names), np.dtype(dtype), rules, tuple(splits), ways)
+        shared = self._share_out(part, kind, shape, names, splits)
+        self.met_axes.update(axis for split in splits for axis in split)
+        ways = math.prod(self.sizes[axis] for split in splits for axis in split)
+        return Resolved(kind, path, tuple(shape), tuple(names), np.dtype(dtype), rules, tuple(splits), ways, shared)
+
+    def _share_out(self, part: PartModes, kind: str, shape, names: Names, splits: list[tuple[str, ...]]) -> Rule | None:
+        """Splits one of `splits` further, in place, where ZeRO says so; the rule that says it."""
+        if not part.zero.shares(kind):
+            return None
+        found = part.zero.dimension(tuple(shape), tuple(names), tuple(splits), self.sizes)
+        if found is None:
+            return None
+        dim, more = found
+        splits[dim] = (*splits[dim], *more)
+        scope = part.name.replace(".", "/")
+        binding = f"{scope}/zero.stage" if scope else "zero.stage"
+        return Rule(f"{binding} = {part.zero.stage}", names[dim] or "-", more, True, self._origin(binding, ""))
 
     def sharding(self, resolved: Resolved, memory_kind: str | None = None) -> NamedSharding:
         """The placement on this layout's devices."""
@@ -143,19 +159,18 @@ class Layout:
     def check_used(self) -> None:
         """Raises Mistake for rules, mesh axes and parts that no tensor met. Call when every tensor was resolved."""
         faults = []
-        for part in self.parts:
-            if part and part not in self.met_parts:
-                faults.append(
-                    f"{part.replace('.', '/')}/rules: no parameter or activation is in a part {part!r} of the model."
-                )
-        names = {rule.name for rule in self.fired}
-        written = {rule: None for kinds in self.parts.values() for table in kinds.values() for rule in table.values()}
+        for part in self.parts.unmet():
+            faults.append(
+                f"{part.replace('.', '/')}/rules: no parameter or activation is in a part {part!r} of the model."
+            )
+        names = {rule.key for rule in self.fired}
+        written = {rule: None for part in self.parts for table in part.tables.values() for rule in table.values()}
         for rule in written:
             if rule not in self.fired and not rule.optional:
                 where = f" ({rule.place})" if rule.place else ""
                 faults.append(
-                    f"{rule.binding}: no tensor it is for has a dimension {rule.name!r}{where}. {nearest(rule.name, names)} "
-                    f"Drop it, or mark it as meant for other models too: '{rule.name}?'."
+                    f"{rule.binding}: no tensor it is for has a dimension {rule.key!r}{where}. {nearest(rule.key, names)} "
+                    f"Drop it, or mark it as meant for other models too: '{rule.key}?'."
                 )
         for axis, size in self.sizes.items():
             if axis not in self.met_axes:
@@ -165,17 +180,6 @@ class Layout:
                 )
         if faults:
             raise Mistake("\n".join(fault.replace("  ", " ") for fault in faults))
-
-    def _table(self, kind: str, path: str) -> dict[str, Rule]:
-        """The rules for `path`: those of the deepest part that it lies in, the longer one of two that end at the same
-        depth.
-        """
-        path = path.rpartition(":")[2]  # An optimizer slot's path ends in its parameter's.
-        inside = [part for part in self.parts if part and f".{part}." in f".{path}."]
-        self.met_parts.update(inside)
-        return self.parts[
-            max(inside, key=lambda part: (f".{path}.".rindex(f".{part}.") + len(part), len(part)), default="")
-        ][kind]
 
     def _indivisible(self, path, shape, names, name, size, split, rule) -> str:
         over = ", ".join(f"{axis} ({self.sizes[axis]} devices)" for axis in rule.mesh_axes)
@@ -189,23 +193,46 @@ class Layout:
 
     # The verbs.
 
-    def constrain(self, x: jax.Array, names: tuple[str, ...], name: str, part: str) -> jax.Array:
+    def constrain(self, x: jax.Array, names: Names, name: str, part: str) -> jax.Array:
         """annotate.shard under this layout."""
-        path = f"{part}.{name}" if part else name
-        resolved = self.resolve("activations", path, x.shape, names, x.dtype)
+        resolved = self.resolve("activations", _path(part, name), x.shape, names, x.dtype)
         if self.activations is not None:
             self.activations.append(resolved)
+        if self.mesh is None or self.activations is not None:
             return x
         return jax.lax.with_sharding_constraint(x, self.sharding(resolved))
 
-    def run_blocks(self, body: Callable, x: jax.Array, layers, num_layers: int) -> jax.Array:
-        """annotate.run_blocks under this layout: a scan, so compile time does not grow with depth."""
+    def run_blocks(
+        self, body: Callable, x: Any, per_example: Any, layers: Any, num_layers: int, part: str
+    ) -> tuple[Any, Sums]:
+        """annotate.run_blocks under this layout: a scan, so compile time does not grow with depth, or a pipeline."""
         body = self.remat.wrap(body)
-        return jax.lax.scan(lambda x, layer: (body(x, layer), None), x, layers)[0]
+        pipeline = self.parts.of(_path(part, "")).pipeline
+        if pipeline.schedule is None:
+            return scan_layers(body, x, per_example, layers)
+        from parallel.pipeline import pipelined
 
-    def attend(self, q_BSNH: jax.Array, k_BTKH: jax.Array, v_BTKH: jax.Array, **options) -> jax.Array:
+        return pipelined(body, x, per_example, layers, pipeline, self.mesh, self.sizes, num_layers)
+
+    def attend(self, q_BSNH: jax.Array, k_BTKH: jax.Array, v_BTKH: jax.Array, part: str, **options) -> jax.Array:
         """annotate.attend under this layout."""
-        return attention(q_BSNH, k_BTKH, v_BTKH, **options)
+        context = self.parts.of(_path(part, "")).context
+        if context.algorithm is None:
+            return attention(q_BSNH, k_BTKH, v_BTKH, **options)
+        query = self.resolve("activations", _path(part, "query"), q_BSNH.shape, QUERY_AXES, q_BSNH.dtype)
+        key = self.resolve("activations", _path(part, "key"), k_BTKH.shape, KEY_AXES, k_BTKH.dtype)
+        return context.attend(self.mesh, self.sizes, query.spec, key.spec, q_BSNH, k_BTKH, v_BTKH, **options)
+
+    def convolve(
+        self, x_BHWC: jax.Array, kernel_HWIO: jax.Array, names: Names, name: str, part: str, **options
+    ) -> jax.Array:
+        """annotate.convolve under this layout."""
+        resolved = self.resolve("activations", _path(part, f"{name}_input"), x_BHWC.shape, names, x_BHWC.dtype)
+        if self.mesh is None or not any(resolved.split[1:3]):
+            return convolution(x_BHWC, kernel_HWIO, **options)
+        from parallel import spatial
+
+        return spatial.convolve(self.mesh, resolved.spec, x_BHWC, kernel_HWIO, **options)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[list[Resolved]]:
@@ -216,6 +243,10 @@ class Layout:
             yield self.activations
         finally:
             self.activations = None
+
+
+def _path(part: str, name: str) -> str:
+    return f"{part}.{name}" if part else name
 
 
 def _entry(mesh_axes: tuple[str, ...]):

@@ -1,15 +1,17 @@
 """Rules: which mesh axis each logical axis goes on, for weights, activations and optimizer state.
 
     rules.weights     = {'embed': 'data', 'mlp': 'tensor', 'kv_heads?': 'tensor'}
-    rules.activations = {'batch': 'data', 'mlp': 'tensor'}
+    rules.activations = {'batch': 'data', 'mlp': 'tensor', 'residual.length': 'tensor'}
 
 A value is a mesh axis, a tuple of them, or None (replicated, said aloud). A name that ends in '?' may go unused, and
-falls back
-to replicated where the mesh does not divide a size, which --mode=explain lists; without it both are mistakes.
+falls back to replicated where the mesh does not divide a size, which --mode=explain lists; without it both are mistakes.
+'residual.length' is the rule for the length of activations called 'residual', before that for 'length'; '*_out.length'
+that of all whose name ends so.
 """
 
 import dataclasses
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 
 import gin
 
@@ -22,17 +24,40 @@ KINDS = ("weights", "activations", "optimizer")
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One line of a rule table. binding: 'rules.weights'; place: where it was written, '' when not known."""
+    """One line of a rule table. binding: 'rules.weights'; name: the logical axis; place: where it was written, '' when
+    not known; activation: a glob over the names of those that it is for, '' for every tensor.
+    """
 
     binding: str
     name: str
     mesh_axes: tuple[str, ...]
     optional: bool
     place: str
+    activation: str = ""
+
+    @property
+    def key(self) -> str:
+        """As it is written, but for a '?'."""
+        return f"{self.activation}.{self.name}" if self.activation else self.name
 
     def __str__(self) -> str:
         value = "None" if not self.mesh_axes else self.mesh_axes[0] if len(self.mesh_axes) == 1 else self.mesh_axes
-        return f"{self.binding}: {self.name!r} -> {value}" + (f" ({self.place})" if self.place else "")
+        return f"{self.binding}: {self.key!r} -> {value}" + (f" ({self.place})" if self.place else "")
+
+
+Table = dict[str, Rule]
+
+
+def rule_for(table: Table, name: str, tensor: str) -> Rule | None:
+    """The rule for the logical axis `name` of the tensor called `tensor`: one for that tensor alone, else the longest glob
+    that matches it, else the one for every tensor.
+    """
+    own = [
+        rule
+        for rule in table.values()
+        if rule.name == name and rule.activation and fnmatchcase(tensor, rule.activation)
+    ]
+    return max(own, key=lambda rule: (rule.activation == tensor, len(rule.activation)), default=table.get(name))
 
 
 @gin.configurable("rules")
@@ -50,9 +75,8 @@ class Rules:
 
     def compile(
         self, mesh_axes: dict[str, int], origin: Callable[[str, str], str], scope: str = ""
-    ) -> dict[str, dict[str, Rule]]:
-        """The checked tables: for each kind, the rule of each logical name that has one. Raises Mistake listing all
-        that is wrong.
+    ) -> dict[str, Table]:
+        """The checked tables: for each kind, the rules by key. Raises Mistake listing all that is wrong.
 
         origin: (binding, key) -> 'file:line', or ''. scope: the part these rules are for.
         """
@@ -67,9 +91,13 @@ class Rules:
             for key, value in table.items():
                 try:
                     rule = _rule(binding, key, value, mesh_axes, origin(binding, key))
-                    if rule.name in compiled[kind]:
-                        raise Mistake(f"{binding}: {rule.name!r} is there twice, with and without '?'. Keep one.")
-                    compiled[kind][rule.name] = rule
+                    if rule.activation and kind != "activations":
+                        raise Mistake(
+                            f"{binding}: {rule.key!r} is for one activation; only rules.activations has such rules."
+                        )
+                    if rule.key in compiled[kind]:
+                        raise Mistake(f"{binding}: {rule.key!r} is there twice, with and without '?'. Keep one.")
+                    compiled[kind][rule.key] = rule
                 except Mistake as mistake:
                     place = origin(binding, key)
                     faults.append(f"{mistake}" + (f" ({place})" if place else ""))
@@ -81,7 +109,7 @@ class Rules:
 def _rule(binding: str, key: str, value: Value, mesh_axes: dict[str, int], place: str) -> Rule:
     if not isinstance(key, str):
         raise Mistake(f"{binding}: {key!r} is not a logical axis: a name in quotes is meant.")
-    name = key.removesuffix("?")
+    activation, _, name = key.removesuffix("?").rpartition(".")
     axes.require(name, binding)
     if not (value is None or isinstance(value, (str, tuple, list))):
         raise Mistake(f"{binding}: {name!r} -> {value!r}. A value is a mesh axis, a tuple of them, or None.")
@@ -94,4 +122,4 @@ def _rule(binding: str, key: str, value: Value, mesh_axes: dict[str, int], place
             )
     if len(set(values)) != len(values):
         raise Mistake(f"{binding}: {name!r} -> {values} names a mesh axis twice.")
-    return Rule(binding, name, values, key.endswith("?"), place)
+    return Rule(binding, name, values, key.endswith("?"), place, activation)

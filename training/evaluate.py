@@ -6,7 +6,8 @@ import numpy as np
 
 from data.loader import Loader
 from parallel.parameters import Params
-from training.metrics import Sums, add, fetch, finish
+from parallel.sums import Sums, add
+from training.metrics import fetch, finish
 from training.program import Program
 
 # Where an objective's labels are in a batch, and their weights.

@@ -12,6 +12,7 @@ import orbax.checkpoint as ocp
 
 from data.loader import Loader
 from mistake import Mistake
+from parallel.sums import Sums, add
 from training import faults
 from training.checkpoint import CheckpointPolicy, Checkpoints
 from training.config import Config
@@ -19,7 +20,7 @@ from training.console import Moment, TrainingConsole
 from training.evaluate import evaluate
 from training.faults import RunFault, StopRequest
 from training.initial import initial
-from training.metrics import Sums, add, fetch, finish
+from training.metrics import fetch, finish
 from training.program import Program
 from training.sinks import Sinks
 from training.state import TrainState

@@ -10,25 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 import jax
 
 from mistake import Mistake, nearest
-from models.objectives.cross_entropy import Sums
+from parallel.sums import Sums
 
 # What may be derived from a finished value, by name: (from which, how).
 DERIVED: dict[str, tuple[str, Callable[[float], float]]] = {
     "perplexity": ("loss", lambda loss: math.exp(loss) if loss < 709 else math.inf),
     "bits_per_token": ("loss", lambda loss: loss / math.log(2)),
 }
-
-
-def add(a: Sums, b: Sums) -> Sums:
-    """The sums of `a` and `b` together. A name in only one of them stays as it is, so {} is the zero.
-
-    Pure: under jit scalars stay what they are. float32 counts exactly to 2**24 only, so sums over many batches should
-    be fetched first: Python floats count to 2**53.
-    """
-    together = dict(a)
-    for name, (total, weight) in b.items():
-        together[name] = (a[name][0] + total, a[name][1] + weight) if name in a else (total, weight)
-    return together
 
 
 def fetch(sums: Sums) -> Sums:

@@ -17,7 +17,7 @@ from parallel.randomness import Randomness
 from training.experiment import Experiment
 from training.slots import slot_names, slot_path
 from training.state import TrainState, fresh_state
-from training.step import Batch, make_step
+from training.step import Batch, Placement, differentiate, make_step
 
 
 class Program:
@@ -129,18 +129,27 @@ class Program:
         """A new state, each piece made on the devices that hold it."""
         return jax.jit(self._fresh, out_shardings=self.state_sharding)()
 
+    def _place(self, kind: str) -> Callable[[Params], Params]:
+        """Puts a dict of arrays shaped like the parameters where tensors of `kind` go."""
+        resolved = [self.layout.resolve(kind, path, d.shape, d.names, d.dtype) for path, d in self.declared.items()]
+        shardings = {r.path: self.layout.sharding(r) for r in resolved}
+        return lambda tree: {path: jax.lax.with_sharding_constraint(x, shardings[path]) for path, x in tree.items()}
+
     def step_function(self) -> Callable[[TrainState, Batch], tuple[TrainState, Any, Params]]:
         """(state, batch) -> (state, sums, gradients), not yet compiled."""
         e = self.experiment
         return make_step(
-            self.losses,
+            differentiate(self.losses),
             self.optimizer,
+            minimized=e.model.minimized,
+            weights=e.model.weights,
             seed=e.seed,
             accumulation=e.batch.accumulation,
             clip_norm=e.clip_norm,
             ema_decay=e.ema_decay,
             non_finite=e.non_finite,
             rate=e.optimizer.rate,
+            place=Placement(self._place("gradients"), self._place("optimizer")),
         )
 
     @functools.cached_property

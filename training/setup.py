@@ -11,8 +11,8 @@ import jax
 from mistake import Mistake
 from parallel.layout import Layout
 from parallel.mesh import MeshAxes
+from parallel.modes import CONFIGURABLES, Modes
 from parallel.remat import Remat
-from parallel.rules import Rules
 from training import catalogue, config, devices  # noqa: F401  catalogue registers what gin may name
 from training.checkpoint import CheckpointPolicy
 from training.experiment import Experiment
@@ -21,7 +21,7 @@ from training.program import Program
 from training.prove import Proof
 
 # What is constructed here, beside what gin files refer to.
-_CONSTRUCTED = ("mesh", "rules", "remat", "experiment", "batch", "checkpoint", "prove")
+_CONSTRUCTED = ("mesh", *CONFIGURABLES, "remat", "experiment", "batch", "checkpoint", "prove")
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -61,19 +61,26 @@ def build(flags: Flags, files: Sequence[str] = (), bindings: Sequence[str] = (),
     with located(configuration):
         mesh = MeshAxes()
         _simulate(flags, mesh)
-        rules = {"": Rules()}
-        for scope in configuration.scopes("rules"):
-            with gin.config_scope(scope):
-                rules[scope] = Rules()
+        modes = {scope: _modes(scope) for scope in ("", *_scopes(configuration))}
         if with_devices:
             grid = mesh.build(jax.devices())
             sizes = dict(zip(grid.axis_names, grid.devices.shape, strict=True))
         else:
             grid, sizes = None, mesh.sizes(_devices_to_count_on(flags, mesh))
-        layout = Layout(sizes, rules, Remat(), grid, origin=configuration.origin)
+        layout = Layout(sizes, modes, Remat(), grid, origin=configuration.origin)
         experiment, policy, proof = Experiment(), CheckpointPolicy(), Proof()
         configuration.check_read()
         return Setup(configuration, Program(experiment, layout), policy, proof, mesh)
+
+
+def _scopes(configuration: config.Config) -> list[str]:
+    """Of the parts that the configuration says anything about."""
+    return list(dict.fromkeys(scope for name in CONFIGURABLES for scope in configuration.scopes(name)))
+
+
+def _modes(scope: str) -> Modes:
+    with gin.config_scope(scope or None):
+        return Modes(**{field: make() for field, make in CONFIGURABLES.items()})
 
 
 def _simulate(flags: Flags, mesh: MeshAxes) -> None:

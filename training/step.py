@@ -1,7 +1,6 @@
-"""One training step, as a pure function of state and batch: gradients summed over microbatches, divided once, clipped,
-applied.
-"""
+"""One training step, as a pure function of state and batch: gradients added over microbatches, clipped, applied."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Literal
 
@@ -11,48 +10,80 @@ import optax
 
 from parallel.parameters import Params
 from parallel.randomness import Randomness
-from training.metrics import Sums, add
+from parallel.sums import Sums, add
 from training.optimizers import clip_by_global_norm, ema_update
 from training.state import TrainState
 
 Batch = dict[str, jax.Array]
 Losses = Callable[[Params, Batch, Randomness | None], Sums]
+Seeds = dict[str, jax.Array]
+# (params, batch, randomness, seeds) -> (gradients of the seeded sums, float32, and all sums), of one microbatch.
+Differentiated = Callable[[Params, Batch, Randomness | None, Seeds], tuple[Params, Sums]]
+
+
+def seeds(minimized: dict[str, float], weights: dict[str, jax.Array]) -> Seeds:
+    """coefficient / weight of each sum that is minimized. weights: of the global batch.
+
+    Known before the first microbatch runs, so gradients of losses with different weights share one accumulator. A batch of
+    padding alone has no weight: its gradients are zero, not 0/0.
+    """
+    assert minimized.keys() == weights.keys(), (minimized, weights)
+    return {name: coefficient / jnp.maximum(weights[name], 1e-20) for name, coefficient in minimized.items()}
+
+
+def differentiate(losses: Losses) -> Differentiated:
+    """The gradient of sum_k seed_k * sum_k by reverse mode."""
+
+    def differentiated(params, batch, randomness, seeds):
+        def minimized(params):
+            sums = losses(params, batch, randomness)
+            return sum(seed * sums[name][0] for name, seed in seeds.items()), sums
+
+        (_, sums), grads = jax.value_and_grad(minimized, has_aux=True)(params)
+        return jax.tree.map(lambda g: g.astype(jnp.float32), grads), sums
+
+    return differentiated
 
 
 def gradients(
-    losses: Losses, params: Params, batch: Batch, randomness: Randomness | None, accumulation: int
+    differentiated: Differentiated,
+    params: Params,
+    batch: Batch,
+    randomness: Randomness | None,
+    seeds: Seeds,
+    accumulation: int,
+    constrain: Callable[[Params], Params] = lambda grads: grads,
 ) -> tuple[Params, Sums]:
-    """Gradient of the weighted mean loss over the whole batch, float32, and the sums of all metrics.
+    """Gradient of what is minimized over the whole batch, float32, and the sums of all metrics.
 
-    With accumulation A the batch [B, ...] runs as A microbatches of B/A in a scan. Gradients of loss *sums* are added
-    and divided
-    by the sum of all weights at the end, so they equal those of the big batch however the weights lie.
+    With accumulation A the batch [B, ...] runs as A microbatches of B/A in a scan. The seeds hold the weights of the whole
+    batch, so the sum of the microbatches' gradients is that of the big batch however the weights lie. `constrain` places
+    gradients, and the accumulator, on the mesh.
     """
 
-    def loss_sum(params, batch, randomness):
-        sums = losses(params, batch, randomness)
-        return sums["loss"][0], sums
-
     def one(batch, randomness):
-        (_, sums), grads = jax.value_and_grad(loss_sum, has_aux=True)(params, batch, randomness)
-        return grads, sums
+        grads, sums = differentiated(params, batch, randomness, seeds)
+        return constrain(grads), sums
 
     if accumulation == 1:
-        grads, sums = one(batch, randomness)
-    else:
-        micro = _microbatches((batch, randomness), accumulation)
-        shapes = jax.eval_shape(lambda m: one(*jax.tree.map(lambda x: x[0], m)), micro)
-        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        return one(batch, randomness)
+    micro = _microbatches((batch, randomness), accumulation)
+    shapes = jax.eval_shape(lambda m: one(*jax.tree.map(lambda x: x[0], m)), micro)
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
-        def accumulate(total, m):
-            grads, sums = one(*m)
-            return (jax.tree.map(jnp.add, total[0], grads), add(total[1], sums)), None
+    def accumulate(total, m):
+        grads, sums = one(*m)
+        return (constrain(jax.tree.map(jnp.add, total[0], grads)), add(total[1], sums)), None
 
-        (grads, sums), _ = jax.lax.scan(accumulate, zeros, micro)
-    weight = sums["loss"][1]
-    # A batch of padding alone has no weight: its gradients are zero, not 0/0.
-    grads = jax.tree.map(lambda g: g / jnp.maximum(weight, 1e-20), grads)
-    return grads, sums
+    return jax.lax.scan(accumulate, (constrain(zeros[0]), zeros[1]), micro)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """Where the mesh holds gradients, and the updates that an optimizer makes of them; the identity on one device."""
+
+    gradients: Callable[[Params], Params] = lambda grads: grads
+    updates: Callable[[Params], Params] = lambda updates: updates
 
 
 def _microbatches(tree, accumulation: int):
@@ -71,31 +102,36 @@ def _microbatches(tree, accumulation: int):
 
 
 def make_step(
-    losses: Losses,
+    differentiated: Differentiated,
     optimizer: optax.GradientTransformation,
     *,
+    minimized: dict[str, float],
+    weights: Callable[[Batch], dict[str, jax.Array]],
     seed: int,
     accumulation: int,
     clip_norm: float | None,
     ema_decay: float | None,
     non_finite: Literal["stop", "skip"],
     rate: Callable[[jax.Array], jax.Array],
+    place: Placement = Placement(),
 ) -> Callable[[TrainState, Batch], tuple[TrainState, Sums, Params]]:
     """A function (state, batch) -> (state, sums, gradients before clipping).
 
-    sums holds the objective's pairs, 'gradient_norm', 'learning_rate' and 'finite'. Who does not return the gradients
-    from a
-    compiled function does not pay for them.
+    minimized, weights: the objective's. sums holds the objective's pairs, 'gradient_norm', 'learning_rate' and 'finite'.
+    Who does not return the gradients from a compiled function does not pay for them.
     """
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Sums, Params]:
         num_examples = jax.tree.leaves(batch)[0].shape[0]
         randomness = Randomness.for_step(seed, state.step, num_examples)
-        unclipped, sums = gradients(losses, state.params, batch, randomness, accumulation)
+        each = seeds(minimized, weights(batch))
+        unclipped, sums = gradients(
+            differentiated, state.params, batch, randomness, each, accumulation, place.gradients
+        )
         grads, norm = clip_by_global_norm(unclipped, clip_norm)
         finite = jnp.isfinite(sums["loss"][0]) & jnp.isfinite(norm)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
+        params = optax.apply_updates(state.params, place.updates(updates))
         ema = None if ema_decay is None else ema_update(state.ema, params, ema_decay, state.step - state.skipped)
 
         use = finite & ~state.halted

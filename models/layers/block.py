@@ -6,7 +6,7 @@ from flax import nnx
 from models.layers.attention import Context, SelfAttention
 from models.layers.dense import FeedForward
 from models.layers.norm import LayerNorm
-from parallel.annotate import Randomness, dropout, shard
+from parallel.annotate import Randomness, Sums, dropout, shard
 
 
 class TransformerBlock(nnx.Module):
@@ -31,7 +31,9 @@ class TransformerBlock(nnx.Module):
         self.mlp_norm = LayerNorm(width, epsilon=epsilon, bias=bias)
         self.pre_norm, self.dropout_rate = pre_norm, dropout_rate
 
-    def __call__(self, x_BSD: jax.Array, context: Context, randomness: Randomness | None = None) -> jax.Array:
+    def __call__(
+        self, x_BSD: jax.Array, context: Context, randomness: Randomness | None = None
+    ) -> tuple[jax.Array, Sums]:
         def attention(x_BSD):
             out_BSD = shard(
                 self.attention(x_BSD, context, randomness), "batch", "length", "embed", name="attention_out"
@@ -45,4 +47,4 @@ class TransformerBlock(nnx.Module):
         for norm, layer in ((self.attention_norm, attention), (self.mlp_norm, mlp)):
             x_BSD = x_BSD + layer(norm(x_BSD)) if self.pre_norm else norm(x_BSD + layer(x_BSD))
             x_BSD = shard(x_BSD, "batch", "length", "embed", name="residual")
-        return x_BSD
+        return x_BSD, {}

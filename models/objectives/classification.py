@@ -7,8 +7,8 @@ from flax import nnx
 from mistake import Mistake
 from models.layers.dense import Dense
 from models.layers.initializers import TruncatedNormal
-from models.objectives.cross_entropy import Sums, accuracy, cross_entropy
-from parallel.annotate import Randomness, dropout, part, shard
+from models.objectives.cross_entropy import accuracy, cross_entropy
+from parallel.annotate import Randomness, Sums, dropout, part, shard
 
 
 @gin.configurable("sequence_classification")
@@ -18,11 +18,16 @@ class SequenceClassification(nnx.Module):
     Batches: tokens, segment_ids, positions, token_types int32 [B, S]; label int32 [B]; weight float32 [B].
     """
 
+    minimized = {"loss": 1.0}
+
     def __init__(self, encoder: nnx.Module = gin.REQUIRED, num_classes: int = gin.REQUIRED, dropout: float = 0.1):
         if encoder.pooler is None:
             raise Mistake("bert.pooler: sequence_classification reads the pooled first token. Set bert.pooler = True.")
         self.encoder, self.num_classes, self.dropout_rate = encoder, num_classes, dropout
         self.head = Dense({"embed": encoder.width}, {"classes": num_classes}, init=TruncatedNormal(0.02))
+
+    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return {"loss": batch["weight"].sum()}
 
     def losses(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> Sums:
         logits_BC = self.logits(batch, randomness)
@@ -46,9 +51,14 @@ class TokenClassification(nnx.Module):
     Batches: tokens, segment_ids, positions, token_types, labels int32 [B, S]; label_weights float32 [B, S].
     """
 
+    minimized = {"loss": 1.0}
+
     def __init__(self, encoder: nnx.Module = gin.REQUIRED, num_classes: int = gin.REQUIRED, dropout: float = 0.1):
         self.encoder, self.num_classes, self.dropout_rate = encoder, num_classes, dropout
         self.head = Dense({"embed": encoder.width}, {"classes": num_classes}, init=TruncatedNormal(0.02))
+
+    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return {"loss": batch["label_weights"].sum()}
 
     def losses(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> Sums:
         logits_BSC = self.logits(batch, randomness)

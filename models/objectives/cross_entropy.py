@@ -3,8 +3,6 @@
 import jax
 import jax.numpy as jnp
 
-Sums = dict[str, tuple[jax.Array, jax.Array]]
-
 
 def cross_entropy(
     logits: jax.Array, labels: jax.Array, weights: jax.Array, label_smoothing: float = 0.0
@@ -12,8 +10,8 @@ def cross_entropy(
     """(sum of weighted losses, sum of weights), both float32 scalars.
 
     logits float32 [..., V]; labels int32 and weights float32 [...]. With smoothing e the target is (1 - e) on the label
-    plus
-    e/V everywhere (Szegedy et al. 2016). No gather runs over V: a logit is picked by comparison, so V can stay sharded.
+    plus e/V everywhere (Szegedy et al. 2016). No gather runs over V: a logit is picked by comparison, so V can stay
+    sharded.
     """
     log_total = jax.nn.logsumexp(logits, axis=-1)
     label_logit = _pick(logits, labels)

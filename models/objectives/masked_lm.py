@@ -10,8 +10,8 @@ from flax import nnx
 from models.layers.dense import Dense
 from models.layers.initializers import ZEROS, TruncatedNormal
 from models.layers.norm import LayerNorm
-from models.objectives.cross_entropy import Sums, accuracy, cross_entropy
-from parallel.annotate import Randomness, param, part, shard
+from models.objectives.cross_entropy import accuracy, cross_entropy
+from parallel.annotate import Randomness, Sums, param, part, shard
 
 
 @gin.configurable("masked_lm")
@@ -31,6 +31,8 @@ class MaskedLM(nnx.Module):
     masked_weights float32 [B, P].
     """
 
+    minimized = {"loss": 1.0}
+
     def __init__(
         self,
         encoder: nnx.Module = gin.REQUIRED,
@@ -41,6 +43,9 @@ class MaskedLM(nnx.Module):
     ):
         self.encoder, self.label_smoothing, self.logits_at = encoder, label_smoothing, logits_at
         self.head = Head(encoder, transform=transform, bias=bias)
+
+    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return {"loss": batch["masked_weights"].sum()}
 
     def losses(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> Sums:
         x_BSD = self.encoder(

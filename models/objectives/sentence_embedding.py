@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from models.objectives.cross_entropy import Sums
-from parallel.annotate import Randomness, shard
+from parallel.annotate import Randomness, Sums, shard
 
 
 @gin.configurable("sentence_embedding")
@@ -23,9 +22,13 @@ class SentenceEmbedding(nnx.Module):
     """
 
     whole_batch = True
+    minimized = {"loss": 1.0}
 
     def __init__(self, encoder: nnx.Module = gin.REQUIRED, temperature: float = 0.05):
         self.encoder, self.temperature = encoder, temperature
+
+    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return {"loss": batch["weight"].sum()}
 
     def losses(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> Sums:
         first_BD = self.embed(batch, None if randomness is None else randomness.named("first"))

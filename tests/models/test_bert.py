@@ -254,8 +254,8 @@ def test_the_embeddings_are_dropped_out_after_their_norm():
         def attend(self, q, k, v, **options):
             return q
 
-        def run_blocks(self, body, x, layers, num_layers):
-            return x
+        def run_blocks(self, body, x, per_example, layers, num_layers, part):
+            return x, {}
 
     model, values = built({"dropout": 0.3})
     with activate(Noting()):

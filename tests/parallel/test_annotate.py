@@ -1,4 +1,4 @@
-"""The four verbs without a layout, and that an active one gets what they got."""
+"""The five verbs without a layout, and that an active one gets what they got."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +7,9 @@ import pytest
 from flax import nnx
 
 from models.layers.initializers import TruncatedNormal
-from parallel.annotate import Randomness, activate, attend, dropout, param, part, run_blocks, shard, stack
+from parallel.annotate import Randomness, activate, attend, convolve, dropout, param, part, run_blocks, shard, stack
 from parallel.layout import Layout
+from parallel.modes import Modes
 from parallel.parameters import abstract, bind, declared, initialize
 from parallel.remat import Remat
 from parallel.rules import Rules
@@ -23,7 +24,7 @@ class Block(nnx.Module):
 
     def __call__(self, x, gain, randomness=None):
         x = x + gain * dropout(jnp.tanh(x @ self.kernel[...] + self.bias[...]), 0.4, randomness, "out")
-        return shard(x, "batch", "embed", name="residual")
+        return shard(x, "batch", "embed", name="residual"), {"size": (jnp.sum(x**2), jnp.float32(1))}
 
 
 STACKED = stack(Block(), L)
@@ -36,14 +37,20 @@ def through_run_blocks(values, x, gain):
 
 
 def through_a_loop(values, x, gain):
+    total = 0.0
     for index in range(L):
         block = bind(Block(), {path: value[index] for path, value in values.items()})
-        x = block(x, gain, randomness=Randomness.for_step(1, 2, B).layer(index))
-    return x
+        x, sums = block(x, gain, randomness=Randomness.for_step(1, 2, B).layer(index))
+        total += sums["size"][0]
+    return x, {"size": (total, jnp.float32(L))}
 
 
 def loss_and_gradients(run):
-    return jax.jit(jax.value_and_grad(lambda *args: jnp.sum(run(*args) ** 2), (0, 1, 2)))(VALUES, X, GAIN)
+    def loss(*args):
+        x, sums = run(*args)
+        return jnp.sum(x**2) + 0.1 * sums["size"][0], sums
+
+    return jax.jit(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))(VALUES, X, GAIN)
 
 
 def agree(first, second):
@@ -59,7 +66,7 @@ def test_run_blocks_is_a_loop_over_the_blocks_forward_and_back_with_dropout_on()
 def test_a_layout_with_any_remat_runs_the_same_blocks(keep):
     mesh = jax.make_mesh((2, 4), ("data", "tensor"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
     rules = Rules({"embed": "data", "mlp": "tensor"}, {"batch": "data", "embed": "tensor"})
-    layout = Layout({"data": 2, "tensor": 4}, {"": rules}, Remat(keep), mesh)
+    layout = Layout({"data": 2, "tensor": 4}, {"": Modes(rules)}, Remat(keep), mesh)
     with activate(layout):
         found = loss_and_gradients(through_run_blocks)
     agree(found, loss_and_gradients(through_a_loop))
@@ -67,16 +74,25 @@ def test_a_layout_with_any_remat_runs_the_same_blocks(keep):
 
 def test_blocks_without_randomness_get_none():
     agree(run_blocks(bind(STACKED, VALUES), X, GAIN), run_blocks(bind(STACKED, VALUES), X, GAIN, randomness=None))
-    assert not np.allclose(run_blocks(bind(STACKED, VALUES), X, GAIN), through_run_blocks(VALUES, X, GAIN))
+    assert not np.allclose(run_blocks(bind(STACKED, VALUES), X, GAIN)[0], through_run_blocks(VALUES, X, GAIN)[0])
+
+
+def test_two_stacks_number_their_layers_as_one_does():
+    first, last = stack(Block(), 1), stack(Block(), L - 1)
+    random = Randomness.for_step(1, 2, B)
+    x, _ = run_blocks(bind(first, {path: value[:1] for path, value in VALUES.items()}), X, GAIN, randomness=random)
+    rest = bind(last, {path: value[1:] for path, value in VALUES.items()})
+    x, _ = run_blocks(rest, x, GAIN, randomness=random, first_layer=1)
+    agree(x, through_a_loop(VALUES, X, GAIN)[0])
 
 
 def test_the_program_does_not_grow_with_depth():
     def lines(num_layers):
         blocks = stack(Block(), num_layers)
-        step = jax.grad(lambda values: jnp.sum(run_blocks(bind(blocks, values), X, GAIN)))
+        step = jax.grad(lambda values: jnp.sum(run_blocks(bind(blocks, values), X, GAIN)[0]))
         return str(jax.make_jaxpr(step)(abstract(declared(blocks)))).count("\n")
 
-    assert lines(2) == lines(48)
+    assert lines(12) == lines(48)
 
 
 def test_shard_gives_the_activation_the_name_that_remat_keeps_it_by():
@@ -103,9 +119,13 @@ class Listening:
         self.heard.append((names, name, part))
         return x
 
-    def attend(self, *arrays, **options):
-        self.heard.append(("attend", len(arrays), sorted(options)))
+    def attend(self, *arrays, part, **options):
+        self.heard.append(("attend", len(arrays), part, sorted(options)))
         return arrays[0]
+
+    def convolve(self, x, kernel, names, name, part, **options):
+        self.heard.append(("convolve", names, name, part, sorted(options)))
+        return x
 
 
 def test_an_active_layout_gets_names_and_the_part_and_only_while_it_is_active():
@@ -116,13 +136,15 @@ def test_an_active_layout_gets_names_and_the_part_and_only_while_it_is_active():
             with part("blocks"):
                 shard(X, "batch", "mlp", name="b")
             shard(X, "batch", "embed", name="c")
-        attend(X, X, X, causal=True)
+            attend(X, X, X, causal=True)
+            convolve(X, X, name="patches", strides=(2, 2))
     shard(X, "batch", "embed", name="d")
     assert layout.heard == [
         (("batch", "embed"), "a", ""),
         (("batch", "mlp"), "b", "encoder.blocks"),
         (("batch", "embed"), "c", "encoder"),
-        ("attend", 3, ["causal"]),
+        ("attend", 3, "encoder", ["causal"]),
+        ("convolve", ("batch", "height", "width", "channels"), "patches", "encoder", ["strides"]),
     ]
 
 

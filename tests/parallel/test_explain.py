@@ -8,6 +8,7 @@ import rich.console
 
 from parallel.explain import Explanation, explanation, render
 from parallel.layout import Layout
+from parallel.modes import Modes
 from parallel.rules import Rules
 
 TENSORS = {
@@ -26,7 +27,7 @@ def explained() -> Explanation:
         {"embed": None, "mlp": "tensor"},
     )
     layout = Layout(
-        {"data": 2, "tensor": 4}, {"": rules}, origin=lambda binding, key: "my.gin:3" if key == "mlp" else ""
+        {"data": 2, "tensor": 4}, {"": Modes(rules)}, origin=lambda binding, key: "my.gin:3" if key == "mlp" else ""
     )
     resolve = layout.resolve
     residual = resolve("activations", "encoder.residual", (4, 6, 8), ("batch", "length", "embed"), jnp.bfloat16)
@@ -121,6 +122,6 @@ def test_the_page_shows_mesh_tensors_rules_and_totals():
 
 def test_a_page_without_slots_is_shown_too():
     console = rich.console.Console(file=io.StringIO(), width=80)
-    layout = Layout({"data": 1}, {"": Rules({}, {})})
+    layout = Layout({"data": 1}, {"": Modes(Rules({}, {}))})
     render(explanation(layout, parameters=[layout.resolve("weights", "scale", (), (), "f4")]), console)
     assert "total parameters  1" in console.file.getvalue()

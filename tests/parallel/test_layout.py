@@ -14,6 +14,7 @@ from mistake import Mistake
 from parallel import axes
 from parallel.annotate import activate, part, shard
 from parallel.layout import Layout
+from parallel.modes import Modes
 from parallel.mesh import MeshAxes
 from parallel.rules import Rules
 
@@ -25,7 +26,8 @@ def place(binding, key):
 
 
 def layout(weights=None, activations=None, optimizer=None, *, sizes=MESH, parts=None, **options):
-    return Layout(sizes, {"": Rules(weights or {}, activations or {}, optimizer), **(parts or {})}, **options)
+    modes = {"": Rules(weights or {}, activations or {}, optimizer), **(parts or {})}
+    return Layout(sizes, {scope: Modes(rules) for scope, rules in modes.items()}, **options)
 
 
 def resolve(found, names, shape, kind="weights", path="encoder.blocks.mlp.up.kernel", dtype=jnp.float32):

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from training.state import TrainState
-from training.step import gradients, make_step
+from training.step import differentiate, gradients, make_step, seeds
 
 RNG = np.random.default_rng(0)
 
@@ -16,6 +16,15 @@ def losses(params, batch, randomness):
     """Weighted squared error of a linear model: sum and weight, as an objective gives them."""
     error = batch["x"] @ params["w"] - batch["y"]
     return {"loss": (jnp.sum(batch["weight"] * error**2), jnp.sum(batch["weight"]))}
+
+
+def weights_of(batch):
+    return {"loss": jnp.sum(batch["weight"])}
+
+
+def gradients_of(params, batch, accumulation):
+    each = seeds({"loss": 1.0}, weights_of(batch))
+    return gradients(differentiate(losses), params, batch, None, each, accumulation)
 
 
 def batch_of(weights):
@@ -43,7 +52,7 @@ def state_of(w):
     return TrainState(zero, params, optimizer().init(params), None, zero, jnp.zeros((), bool))
 
 
-def step_with(**options):
+def unjitted_step(of=losses, **options):
     defaults = {
         "seed": 0,
         "accumulation": 1,
@@ -51,8 +60,14 @@ def step_with(**options):
         "ema_decay": None,
         "non_finite": "stop",
         "rate": lambda count: 0.5,
+        "minimized": {"loss": 1.0},
+        "weights": weights_of,
     }
-    return jax.jit(make_step(losses, optimizer(), **(defaults | options)))
+    return make_step(differentiate(of), optimizer(), **(defaults | options))
+
+
+def step_with(**options):
+    return jax.jit(unjitted_step(**options))
 
 
 @pytest.mark.parametrize("accumulation", [1, 2, 3, 6])
@@ -60,14 +75,30 @@ def test_accumulated_gradients_are_those_of_the_big_batch_though_microbatches_we
     w = np.array([0.3, -1.2, 0.7], np.float32)
     # With accumulation 6 one microbatch weighs nothing at all, and none weighs as much as another.
     batch = batch_of([0, 5, 1, 0, 0, 2, 0, 0, 4, 0, 0.5, 3])
-    grads, sums = jax.jit(lambda p, b: gradients(losses, p, b, None, accumulation))({"w": w}, batch)
+    grads, sums = jax.jit(lambda p, b: gradients_of(p, b, accumulation))({"w": w}, batch)
     np.testing.assert_allclose(grads["w"], closed_form(w, batch), rtol=1e-5)
     np.testing.assert_allclose(sums["loss"][1], 15.5)
 
 
 def test_a_batch_of_padding_alone_has_gradient_zero():
-    grads, _ = gradients(losses, {"w": np.ones(3, np.float32)}, batch_of([0, 0]), None, 1)
+    grads, _ = gradients_of({"w": np.ones(3, np.float32)}, batch_of([0, 0]), 1)
     np.testing.assert_array_equal(grads["w"], np.zeros(3))
+
+
+@pytest.mark.parametrize("accumulation", [1, 2, 4])
+def test_each_minimized_sum_is_divided_by_its_own_weight_however_the_batch_is_split(accumulation):
+    """An auxiliary loss reaches the gradient once: d/dw of sum(weight * e^2) / sum(weight) + 0.3 * sum(n * w^2) / sum(n)."""
+
+    def both(params, batch, randomness):
+        n = jnp.sum(batch["group"])
+        return losses(params, batch, randomness) | {"balance": (n * jnp.sum(params["w"] ** 2), n)}
+
+    w, batch = np.array([0.3, -1.2, 0.7], np.float32), batch_of([0, 5, 1, 0, 0, 2, 3, 1])
+    batch["group"] = np.array([1, 0, 0, 2, 0, 0, 0, 5], np.float32)
+    each = seeds({"loss": 1.0, "balance": 0.3}, weights_of(batch) | {"balance": jnp.sum(batch["group"])})
+    grads, sums = gradients(differentiate(both), {"w": w}, batch, None, each, accumulation)
+    np.testing.assert_allclose(grads["w"], closed_form(w, batch) + 0.3 * 2 * w, rtol=1e-5)
+    np.testing.assert_allclose(sums["balance"][1], 8)
 
 
 def test_clipping_is_by_the_global_norm_and_the_norm_reported_is_the_one_before():
@@ -106,19 +137,7 @@ def test_noise_does_not_depend_on_how_the_batch_is_split():
         return losses(params, batch | {"x": jnp.where(keep, batch["x"], 0)}, None)
 
     batch, w = batch_of(range(1, 13)), np.array([0.3, -1.2, 0.7], np.float32)
-    results = [
-        make_step(
-            noisy,
-            optimizer(),
-            seed=3,
-            accumulation=n,
-            clip_norm=None,
-            ema_decay=None,
-            non_finite="stop",
-            rate=lambda count: 0.5,
-        )(state_of(w), batch)[0].params["w"]
-        for n in (1, 2, 4)
-    ]
+    results = [unjitted_step(noisy, seed=3, accumulation=n)(state_of(w), batch)[0].params["w"] for n in (1, 2, 4)]
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], rtol=1e-5, atol=1e-6)
     clean = 0.5 * closed_form(w, batch)
