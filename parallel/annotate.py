@@ -49,6 +49,8 @@ class ActiveLayout(Protocol):
 
     def constrain(self, x: jax.Array, names: tuple[str | None, ...], name: str, part: str) -> jax.Array: ...
 
+    def use(self, weight: jax.Array, record: Declared, path: str) -> jax.Array: ...
+
     def run_blocks(
         self, body: Callable, x: Any, per_example: Any, layers: Any, num_layers: int, part: str
     ) -> tuple[Any, Sums]: ...
@@ -110,18 +112,30 @@ def run_blocks(
     """
     graph, state = nnx.split(blocks)
     num_layers = jax.tree.leaves(state)[0].shape[0]
+    layout, stack_part = _layout.get(), _part.get()
 
     def body(layer, x, per_example):
         layer_state, index = layer
         inputs, randomness = per_example
         own = None if randomness is None else randomness.layer(index)
+        if layout is not None:
+            layer_state = _used(layer_state, layout, stack_part)
         return nnx.merge(graph, layer_state)(x, *inputs, randomness=own)
 
     layers = (state, first_layer + jnp.arange(num_layers))
-    layout = _layout.get()
     if layout is None:
         return scan_layers(body, x, (inputs, randomness), layers)
-    return layout.run_blocks(body, x, (inputs, randomness), layers, num_layers, _part.get())
+    return layout.run_blocks(body, x, (inputs, randomness), layers, num_layers, stack_part)
+
+
+def _used(layer_state: nnx.State, layout: ActiveLayout, part: str) -> nnx.State:
+    """One layer's weights as they are computed with."""
+    flat = []
+    for path, variable in nnx.to_flat_state(layer_state):
+        record, name = variable.get_metadata()["declared"], ".".join(map(str, path))
+        value = layout.use(variable.get_value(), record, f"{part}.{name}" if part else name)
+        flat.append((path, variable.replace(value)))
+    return nnx.from_flat_state(flat)
 
 
 def scan_layers(body: Callable, x: Any, per_example: Any, layers: Any) -> tuple[Any, Sums]:

@@ -8,6 +8,11 @@ AXES: dict[str, str] = {
     "length": "positions of a sequence, on the query side",
     "key_length": "positions of a sequence, on the key and value side of attention",
     "predictions": "the positions of a sequence at which a masked LM predicts",
+    "height": "rows of an image or a feature map",
+    "width": "columns of an image or a feature map",
+    "channels": "channels of an image or a feature map, and of what a convolution's kernel gives",
+    "frames": "frames of audio",
+    "mels": "mel bins of a spectrogram",
     # Dimensions that weights and activations share.
     "embed": "the model dimension (residual width)",
     "mlp": "the hidden dimension of a feed-forward block",
@@ -18,11 +23,15 @@ AXES: dict[str, str] = {
     # Dimensions of weights alone.
     "layers": "equal layers, stacked on a leading dimension and run as a scan",
     "position": "rows of a learned position table",
+    "bottleneck": "tokens through which the towers of a multimodal model exchange",
     "relative_buckets": "buckets of a relative position bias",
     "token_type": "rows of a segment (token type) table",
     "pooled": "output of the pooler over the first token",
     "transformed": "output of the masked LM head's dense layer, before its norm",
     "classes": "classes of a classifier",
+    "kernel_height": "rows of a convolution's kernel",
+    "kernel_width": "columns of a convolution's kernel",
+    "in_channels": "channels that a convolution's kernel takes",
 }
 
 

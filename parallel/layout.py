@@ -4,6 +4,7 @@ says what is wrong, and gives the verbs of `annotate` their meaning.
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from parallel.annotate import scan_layers
 from parallel.attention import attention
 from parallel.convolution import convolution
 from parallel.modes import Modes, PartModes, Parts
+from parallel.parameters import Declared
 from parallel.remat import Remat
 from parallel.rules import Rule, rule_for
 from parallel.sums import Sums
@@ -44,6 +46,12 @@ class Resolved:
     split: tuple[tuple[str, ...], ...]
     ways: int
     shared: Rule | None = None
+
+    @property
+    def by_rules(self) -> tuple[tuple[str, ...], ...]:
+        """`split` without what ZeRO adds."""
+        extra = () if self.shared is None else self.shared.mesh_axes
+        return tuple(tuple(axis for axis in split if axis not in extra) for split in self.split)
 
     @property
     def spec(self) -> PartitionSpec:
@@ -91,6 +99,7 @@ class Layout:
         self.parts = Parts(modes, self.sizes, origin)
         self._origin = origin
         self.fired: set[Rule] = set()
+        self.shared: set[str] = set()
         self.met_axes: set[str] = set()
         self.activations: list[Resolved] | None = None
 
@@ -142,6 +151,7 @@ class Layout:
             return None
         dim, more = found
         splits[dim] = (*splits[dim], *more)
+        self.shared.add(part.name)
         scope = part.name.replace(".", "/")
         binding = f"{scope}/zero.stage" if scope else "zero.stage"
         return Rule(f"{binding} = {part.zero.stage}", names[dim] or "-", more, True, self._origin(binding, ""))
@@ -171,6 +181,14 @@ class Layout:
                 faults.append(
                     f"{rule.binding}: no tensor it is for has a dimension {rule.key!r}{where}. {nearest(rule.key, names)} "
                     f"Drop it, or mark it as meant for other models too: '{rule.key}?'."
+                )
+        for part in self.parts:
+            ways = math.prod(self.sizes[axis] for axis in part.zero.axes) if part.zero.stage else 1
+            if ways > 1 and part.name not in self.shared and part.name not in self.parts.unmet():
+                scope = f"{part.name.replace('.', '/')}/" if part.name else ""
+                faults.append(
+                    f"{scope}zero.stage: {part.zero.stage} shares nothing out over {part.zero.axes}: rules use these axes in every "
+                    "tensor already. Take other zero.axes, or zero.stage = 0."
                 )
         for axis, size in self.sizes.items():
             if axis not in self.met_axes:
@@ -202,12 +220,27 @@ class Layout:
             return x
         return jax.lax.with_sharding_constraint(x, self.sharding(resolved))
 
+    def use(self, weight: jax.Array, record: Declared, path: str) -> jax.Array:
+        """`weight`, or one layer of it, as it is computed with: gathered where ZeRO shares it out; its gradient goes to
+        where gradients go. record: of the whole parameter `path`, with its layers.
+        """
+        zero = self.parts.of(path).zero
+        if self.mesh is None or not (zero.shares("weights") or zero.shares("gradients")):
+            return weight
+        stored = self.resolve("weights", path, record.shape, record.names, record.dtype)
+        gradient = self.resolve("gradients", path, record.shape, record.names, record.dtype)
+        skip = len(record.shape) - weight.ndim
+        place = lambda split: NamedSharding(self.mesh, PartitionSpec(*map(_entry, split[skip:])))
+        return _use(weight, place(stored.by_rules), place(gradient.split))
+
     def run_blocks(
         self, body: Callable, x: Any, per_example: Any, layers: Any, num_layers: int, part: str
     ) -> tuple[Any, Sums]:
         """annotate.run_blocks under this layout: a scan, so compile time does not grow with depth, or a pipeline."""
-        body = self.remat.wrap(body)
-        pipeline = self.parts.of(_path(part, "")).pipeline
+        modes = self.parts.of(_path(part, ""))
+        shapes = {leaf.shape[1:] for leaf in jax.tree.leaves(layers)} if modes.zero.shares("weights") else ()
+        body = self.remat.wrap(body, frozenset(shapes))
+        pipeline = modes.pipeline
         if pipeline.schedule is None:
             return scan_layers(body, x, per_example, layers)
         from parallel.pipeline import pipelined
@@ -243,6 +276,18 @@ class Layout:
             yield self.activations
         finally:
             self.activations = None
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _use(weight: jax.Array, whole: NamedSharding, share: NamedSharding) -> jax.Array:
+    return jax.lax.with_sharding_constraint(weight, whole)
+
+
+def _use_backward(whole: NamedSharding, share: NamedSharding, _, gradient: jax.Array) -> tuple[jax.Array]:
+    return (jax.lax.with_sharding_constraint(gradient, share),)
+
+
+_use.defvjp(lambda weight, whole, share: (_use(weight, whole, share), None), _use_backward)
 
 
 def _path(part: str, name: str) -> str:

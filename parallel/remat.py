@@ -7,6 +7,9 @@ import jax
 
 from mistake import Mistake, nearest
 
+# What happens to a weight between its share and the product it is used in: gathered, cast, seen in another shape.
+_OF_WEIGHTS = ("sharding_constraint", "convert_element_type", "custom_vjp_call", "reshape", "transpose", "squeeze")
+
 
 @gin.configurable("remat")
 class Remat:
@@ -35,11 +38,19 @@ class Remat:
                     f"remat.keep: no activation is called {name!r}. {nearest(name, activations)} There are: {known}."
                 )
 
-    def wrap(self, body: Callable) -> Callable:
-        """`body` with this policy."""
-        if self.keep == "all":
+    def wrap(self, body: Callable, weights: frozenset[tuple[int, ...]] = frozenset()) -> Callable:
+        """`body` with this policy. weights: shapes of a layer's weights that are gathered from shares when they are used:
+        keeping the gathered ones would undo the sharing, so they are gathered again for the backward pass.
+        """
+        if self.keep == "all" and not weights:
             return body
-        names = () if self.keep == "nothing" else self.keep
+        if self.keep == "all":
+            policy = lambda primitive, *inputs, **_: (
+                not (primitive.name in _OF_WEIGHTS and inputs and inputs[0].shape in weights)
+            )
+        else:
+            names = () if self.keep == "nothing" else self.keep
+            policy = jax.checkpoint_policies.save_only_these_names(*names)
         # Inside a scan nothing can be shared with the forward pass anyhow, so the barrier against that would only cost
         # time.
-        return jax.checkpoint(body, policy=jax.checkpoint_policies.save_only_these_names(*names), prevent_cse=False)
+        return jax.checkpoint(body, policy=policy, prevent_cse=False)

@@ -129,7 +129,7 @@ def _next_commands(gin_files: list[str], workdir: pathlib.Path) -> list[NextComm
         NextCommand("the same model on other meshes: same losses, same gradients", f"{run} --mode=prove"),
         NextCommand(
             "the same run with every weight sharded (ZeRO-3), by one more file",
-            f"{run} --gin_file=configs/parallel/fsdp.gin --workdir={here}_fsdp",
+            f"{run} --gin_file=configs/parallel/zero3.gin --workdir={here}_zero3",
         ),
     ]
 

@@ -74,7 +74,7 @@ def explain_mode(flags: Flags) -> int:
     """Says where every tensor goes and why; writes it as JSON where there is a workdir. Allocates nothing and needs no
     device.
     """
-    setup = build(flags, with_devices=False)
+    setup = build(flags, devices=None)
     explained = explain(setup.program)
     console = rich.console.Console(width=None if os.isatty(1) else 160)
     for note in setup.config.notes:
@@ -93,7 +93,7 @@ def prove_mode(flags: Flags) -> int:
     """
     if flags.simulated_devices is None:
         flags = dataclasses.replace(flags, bindings=["mesh.simulated_devices=8", *flags.bindings])
-    own = build(flags, with_devices=False)
+    own = build(flags, devices=None)
 
     def built(files: Sequence[str], bindings: Sequence[str]) -> Program:
         return build(flags, files, bindings).program

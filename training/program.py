@@ -117,8 +117,16 @@ class Program:
 
     def losses(self, params: Params, batch: Batch, randomness: Randomness | None):
         """The objective's sums under this layout."""
+        # Stacked layers are gathered one at a time, where they run.
+        used = {
+            path: value if self.declared[path].names[:1] == ("layers",) else self._use(path, value)
+            for path, value in params.items()
+        }
         with activate(self.layout):
-            return bind(self.experiment.model, params).losses(batch, randomness)
+            return bind(self.experiment.model, used).losses(batch, randomness)
+
+    def _use(self, path: str, value: jax.Array) -> jax.Array:
+        return self.layout.use(value, self.declared[path], path)
 
     def _trace_abstractly(self) -> None:
         batch = self.abstract_batch(self.experiment.batch.microbatch_size)
@@ -128,6 +136,18 @@ class Program:
     def fresh_state(self) -> TrainState:
         """A new state, each piece made on the devices that hold it."""
         return jax.jit(self._fresh, out_shardings=self.state_sharding)()
+
+    def _placement(self) -> Placement:
+        """Gradients are placed where ZeRO shares them out, and updates where it shares the optimizer state; else both go
+        as the weights do, which the partitioner sees.
+        """
+        shared = {
+            kind: any(part.zero.shares(kind) for part in self.layout.parts) for kind in ("gradients", "optimizer")
+        }
+        return Placement(
+            self._place("gradients") if shared["gradients"] else lambda grads: grads,
+            self._place("optimizer") if shared["optimizer"] else lambda updates: updates,
+        )
 
     def _place(self, kind: str) -> Callable[[Params], Params]:
         """Puts a dict of arrays shaped like the parameters where tensors of `kind` go."""
@@ -149,7 +169,7 @@ class Program:
             ema_decay=e.ema_decay,
             non_finite=e.non_finite,
             rate=e.optimizer.rate,
-            place=Placement(self._place("gradients"), self._place("optimizer")),
+            place=self._placement(),
         )
 
     @functools.cached_property
@@ -172,6 +192,10 @@ class Program:
     def _jit_step(self, step, out_shardings):
         in_shardings = (self.state_sharding, self.batch_sharding)
         return jax.jit(step, in_shardings=in_shardings, out_shardings=out_shardings, donate_argnums=0)
+
+    def lower_train_step(self) -> jax.stages.Lowered:
+        """The step for abstract arguments: nothing is allocated, and the devices may be described ones."""
+        return self.train_step.lower(self.abstract_state, self.abstract_batch(self.experiment.batch.size))
 
     def compile_train_step(self, state: TrainState, batch: Batch) -> None:
         """Compiles the step ahead of its first call; from then on `train_step` is the compiled one."""

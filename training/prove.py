@@ -46,9 +46,9 @@ class Proof:
         self,
         layouts: Sequence[str] = (
             "configs/parallel/data.gin",
-            "configs/parallel/fsdp.gin",
+            "configs/parallel/zero3.gin",
             "configs/parallel/tensor.gin",
-            "configs/parallel/gspmd_2d.gin",
+            "configs/parallel/gspmd_finalized.gin",
         ),
         accumulations: Sequence[int] = (1, 4),
         shrink: dict | None = None,

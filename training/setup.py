@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import gin
 import jax
@@ -13,8 +13,9 @@ from parallel.layout import Layout
 from parallel.mesh import MeshAxes
 from parallel.modes import CONFIGURABLES, Modes
 from parallel.remat import Remat
-from training import catalogue, config, devices  # noqa: F401  catalogue registers what gin may name
+from training import catalogue, config  # noqa: F401  catalogue registers what gin may name
 from training.checkpoint import CheckpointPolicy
+from training.devices import simulate
 from training.experiment import Experiment
 from training.flags import Flags
 from training.program import Program
@@ -52,18 +53,25 @@ def located(configuration: config.Config) -> Iterator[None]:
         raise Mistake(configuration.point(config.clean(mistake))) from None
 
 
-def build(flags: Flags, files: Sequence[str] = (), bindings: Sequence[str] = (), *, with_devices: bool = True) -> Setup:
+def build(
+    flags: Flags,
+    files: Sequence[str] = (),
+    bindings: Sequence[str] = (),
+    *,
+    devices: Callable[[], Sequence[jax.Device]] | None = jax.devices,
+) -> Setup:
     """Reads and constructs all; every tensor is resolved, and nothing is allocated.
 
-    with_devices=False needs no device where mesh.axes says every size.
+    devices: gives those to lay the mesh over, once it is settled how many are simulated; None needs no device where
+    mesh.axes says every size.
     """
     configuration = read(flags, files, bindings)
     with located(configuration):
         mesh = MeshAxes()
         _simulate(flags, mesh)
         modes = {scope: _modes(scope) for scope in ("", *_scopes(configuration))}
-        if with_devices:
-            grid = mesh.build(jax.devices())
+        if devices is not None:
+            grid = mesh.build(devices())
             sizes = dict(zip(grid.axis_names, grid.devices.shape, strict=True))
         else:
             grid, sizes = None, mesh.sizes(_devices_to_count_on(flags, mesh))
@@ -87,7 +95,7 @@ def _simulate(flags: Flags, mesh: MeshAxes) -> None:
     """Must come before the first look at the devices; later calls, of the same number, change nothing."""
     count = flags.simulated_devices or mesh.simulated_devices
     if count:
-        devices.simulate(count, force=flags.simulated_devices is not None)
+        simulate(count, force=flags.simulated_devices is not None)
 
 
 def _devices_to_count_on(flags: Flags, mesh: MeshAxes) -> int | None:

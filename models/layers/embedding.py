@@ -17,7 +17,10 @@ class Embedding(nnx.Module):
         self.table = param((rows, width), (rows_name, "embed"), init)
 
     def __call__(self, ids: jax.Array, dtype: jnp.dtype) -> jax.Array:
-        return jnp.take(self.table[...], ids, axis=0).astype(dtype)
+        # A tied table has a gradient from its logits too. Were the two merged into one scatter-add, it would want the whole
+        # table where devices hold shares of its gradient; the barrier keeps them apart until each is reduced.
+        table = jax.lax.optimization_barrier(self.table[...])
+        return jnp.take(table, ids, axis=0).astype(dtype)
 
     def logits(self, x: jax.Array) -> jax.Array:
         """x [..., D] times the transposed table: float32 [..., rows]."""

@@ -20,8 +20,8 @@ def test_480b_on_2048_devices_is_explained_in_seconds_with_its_published_count(t
     up = next(t for t in layout["tensors"] if t["path"] == "encoder.blocks.mlp.up.kernel")
     assert up["spec"] == [None, "data", "tensor"]
     assert up["why"] == [
-        "rules.weights: 'embed' -> data (configs/parallel/gspmd_2d.gin:4)",
-        "rules.weights: 'mlp' -> tensor (configs/parallel/gspmd_2d.gin:4)",
+        "rules.weights: 'embed' -> data (configs/parallel/gspmd_finalized.gin:6)",
+        "rules.weights: 'mlp' -> tensor (configs/parallel/gspmd_finalized.gin:6)",
     ]
     assert {t["kind"] for t in layout["tensors"]} == {"parameter", "slot", "input", "activation"}
 

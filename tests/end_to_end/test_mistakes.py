@@ -28,7 +28,7 @@ def test_a_typo_in_a_macro_names_the_nearest(capsys):
 def test_a_typo_in_a_mesh_axis_names_the_line_of_the_rule(capsys):
     message = run(capsys, "--gin.mesh.axes={'dta': 2, 'tensor': 4}")
     assert "'data', which is not a mesh axis" in message and "'dta'" in message
-    assert "configs/parallel/gspmd_2d.gin:" in message
+    assert "configs/parallel/gspmd_finalized.gin:" in message
 
 
 def test_a_typo_in_a_rule_names_its_line_and_the_nearest(capsys, tmp_path):
@@ -46,7 +46,7 @@ def test_a_mesh_axis_twice_in_a_tensor_names_tensor_and_rules(capsys):
 
 def test_a_size_that_is_not_divided_names_those_that_fit(capsys):
     message = run(capsys, "--gin.bert.mlp_width=510")
-    assert "mlp=510" in message and "508, 512" in message and "gspmd_2d.gin:" in message
+    assert "mlp=510" in message and "508, 512" in message and "gspmd_finalized.gin:" in message
 
 
 def test_every_required_value_that_is_missing_is_named_at_once(capsys, tmp_path):

@@ -6,7 +6,7 @@ COMMON = [
     "--gin_file=tests/end_to_end/tiny.gin",
     "--mode=prove",
     "--simulated_devices=8",
-    "--gin.prove.layouts=('configs/parallel/fsdp.gin',)",
+    "--gin.prove.layouts=('configs/parallel/zero3.gin',)",
     "--gin.prove.accumulations=(2,)",
     "--gin.prove.steps=2",
     "--gin.prove.shrink={'bert.num_layers': 1}",
@@ -16,7 +16,7 @@ COMMON = [
 def test_layouts_that_agree_are_shown_to(capsys):
     assert train.main(COMMON) == 0
     out = capsys.readouterr().out
-    for row in ("as configured", "single.gin", "fsdp.gin"):
+    for row in ("as configured", "single.gin", "zero3.gin"):
         assert row in out
     assert out.count("agrees") == 4  # Three rows, and the sentence below them.
     assert "DIFFERS" not in out and "One program" in out

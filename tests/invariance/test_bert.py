@@ -38,7 +38,7 @@ LARGE = [
     "--gin.masked_lm.label_smoothing=0.1",
 ]
 KINDS = {"published": [], "large": LARGE}
-LAYOUTS = ["data", "fsdp", "tensor", "gspmd_2d"]
+LAYOUTS = ["data", "zero3", "tensor", "gspmd_finalized"]
 
 
 def program(kind: str, layout: str, accumulation: int):

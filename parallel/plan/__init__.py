@@ -1,0 +1,1 @@
+"""The plan: a step compiled for machines that are not here, and read."""
