@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 
+import jax
+
 from parallel.plan.hlo import Collective
 from parallel.plan.hlo import Program as Compiled
 from parallel.plan.topology import described_devices
@@ -43,6 +45,9 @@ def compiled_step(gin_file: str, *bindings: str, layout: str | None = None) -> S
     files = [f"--gin_file={gin_file}"] + ([f"--gin_file=configs/parallel/{layout}.gin"] if layout else [])
     flags = parse([*files, *(f"--gin.{binding}" for binding in bindings)], MODES)
     program = build(flags, devices=lambda: described_devices(TOPOLOGY)).program
+    # The cache of compiled programs can't hold those of devices that are not there.
+    jax.config.update("jax_enable_compilation_cache", False)
     compiled = program.lower_train_step().compile()
+    jax.config.update("jax_enable_compilation_cache", True)
     memory = compiled.memory_analysis()
     return Step(program, Compiled(compiled.as_text()), memory.argument_size_in_bytes, memory.temp_size_in_bytes)
