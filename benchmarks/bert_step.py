@@ -3,8 +3,8 @@
     uv run python benchmarks/bert_step.py [--steps=5]
 
 Batch 8, sequence 128, 20 predictions, float32, AdamW, dropout .1. 'equal work' computes logits at every position, as
-transformers
-does; 'as trained' at the masked positions only. Prints seconds a step (median), and the ratio to torch's. For torch:
+transformers does; 'as trained' at the masked positions only. Prints seconds a step (median), and the ratio to torch's.
+For torch:
 `python -m venv V && V/bin/pip install torch transformers`, then --torch_python=V/bin/python.
 """
 

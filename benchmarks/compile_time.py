@@ -1,11 +1,10 @@
-"""Times the compilation of a training step for 12 and for 48 layers of the same widths: equal layers are a scan, so it
-must not grow.
+"""Times the compilation of a training step for 12 and for 48 layers of the same widths: equal layers are a scan, so
+it must not grow.
 
     uv run python benchmarks/compile_time.py
 
 Prints seconds and processor seconds (medians of --runs fresh processes each, no cache), and the ratio of each. On a
-busy machine
-only the processor's are to be believed.
+busy machine only the processor's are to be believed.
 """
 
 import argparse

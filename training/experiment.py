@@ -21,8 +21,7 @@ class Experiment:
       clip_norm: gradients are scaled down to this global norm; None leaves them.
       ema_decay: an exponential moving average of the weights is kept, and evaluated; None keeps none.
       non_finite: at a loss or gradient that is not finite, 'stop' keeps the state of that step for inspection and ends
-        with 1;
-        'skip' leaves the weights as they were, counts it, and goes on.
+        with 1; 'skip' leaves the weights as they were, counts it, and goes on.
       init_from: a pretrained checkpoint (a folder as `python -m models.pretrained import` makes, or a Hugging Face
         one).
       fresh: path patterns of the parameters that may start fresh although `init_from` is given.

@@ -28,18 +28,15 @@ class Proof:
 
     Args:
       layouts: gin files with a mesh and rules, each put on top of the configuration. Its own layout is compared too,
-        where there
-        are devices for it.
+        where there are devices for it.
       accumulations: each layout runs with each number of microbatches a step.
       shrink: bindings that make the configuration small enough to run here, {'bert.num_layers': 2, ...}.
       batch_size: examples a step.
       steps: training steps whose losses are compared.
       loss_tolerance: largest relative difference of a step's loss.
       gradient_tolerance: largest difference of a parameter's gradient at the first step, relative to the norm of the
-        reference's
-        (or to a thousandth of all parameters' together, where it is less: some are zero by nature, such as that of a
-        key's bias,
-        which no softmax can see, and hold rounding only).
+        reference's (or to a thousandth of all parameters' together, where it is less: some are zero by nature, such as
+        that of a key's bias, which no softmax can see, and hold rounding only).
     """
 
     def __init__(

@@ -13,8 +13,8 @@ from parallel.annotate import param
 
 
 def sinusoidal(positions_BS: jax.Array, width: int, dtype: jnp.dtype) -> jax.Array:
-    """[B, S, width]: sines in the first half, cosines in the second, wavelengths from 2 pi to 10000 * 2 pi (Vaswani et
-    al. 2017).
+    """[B, S, width]: sines in the first half, cosines in the second, wavelengths from 2 pi to 10000 * 2 pi (Vaswani
+    et al. 2017).
     """
     half = width // 2
     frequency = jnp.exp(-math.log(10000.0) * jnp.arange(half) / max(half - 1, 1))
@@ -39,8 +39,7 @@ def relative_bucket(distance: jax.Array, num_buckets: int, max_distance: int) ->
     2.1).
 
     Half of the buckets are for keys behind the query, half for those ahead; in each half, half are exact small
-    distances
-    and the rest grow logarithmically up to `max_distance`, beyond which all share the last.
+    distances and the rest grow logarithmically up to `max_distance`, beyond which all share the last.
     """
     each_way = num_buckets // 2
     exact = each_way // 2

@@ -24,8 +24,7 @@ class MaskedLM(nnx.Module):
       bias: whether the logits have a bias a token.
       label_smoothing: see cross_entropy.
       logits_at: 'masked' computes logits at the masked positions only; 'all' at every position, as some other systems
-        do
-        (same loss, more work: for comparisons).
+        do (same loss, more work: for comparisons).
 
     Batches: tokens, segment_ids, positions, token_types int32 [B, S]; masked_positions, masked_labels int32 [B, P];
     masked_weights float32 [B, P].
