@@ -23,6 +23,7 @@ for _module in (
     "training.checkpoint",
     "training.experiment",
     "training.optimizers",
+    "training.precision",
     "training.prove",
     "training.schedules",
 ):

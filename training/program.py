@@ -15,6 +15,7 @@ from parallel.layout import Layout, Resolved
 from parallel.parameters import Params, bind, declared
 from parallel.randomness import Randomness
 from training.experiment import Experiment
+from training.precision import Precision, with_master
 from training.slots import slot_names, slot_path
 from training.state import TrainState, fresh_state
 from training.step import Batch, Placement, differentiate, make_step
@@ -28,19 +29,27 @@ class Program:
       parameters, slots, activations, inputs: what each tensor resolved to.
     """
 
-    def __init__(self, experiment: Experiment, layout: Layout):
+    def __init__(self, experiment: Experiment, layout: Layout, precision: Precision | None = None):
         self.experiment, self.layout = experiment, layout
+        self.precision = precision or Precision()
         self.declared = declared(experiment.model)
         self.optimizer = experiment.optimizer.build(self.declared)
+        if self.precision.weights != "float32":
+            self.optimizer = with_master(self.optimizer)
         make = functools.partial(
-            fresh_state, self.declared, self.optimizer, experiment.seed, ema=experiment.ema_decay is not None
+            fresh_state,
+            self.declared,
+            self.optimizer,
+            experiment.seed,
+            ema=experiment.ema_decay is not None,
+            dtype=self.precision.dtype,
         )
         self._fresh = make
         self.abstract_state: TrainState = jax.eval_shape(make)
         self.features = experiment.data.features()
 
         self.parameters = [
-            layout.resolve("weights", path, d.shape, d.names, d.dtype) for path, d in self.declared.items()
+            layout.resolve("weights", path, d.shape, d.names, self.precision.dtype) for path, d in self.declared.items()
         ]
         self._slots = self._resolve_slots()
         self._ema = None

@@ -18,11 +18,12 @@ from training.checkpoint import CheckpointPolicy
 from training.devices import simulate
 from training.experiment import Experiment
 from training.flags import Flags
+from training.precision import Precision
 from training.program import Program
 from training.prove import Proof
 
 # What is constructed here, beside what gin files refer to.
-_CONSTRUCTED = ("mesh", *CONFIGURABLES, "remat", "experiment", "batch", "checkpoint", "prove")
+_CONSTRUCTED = ("mesh", *CONFIGURABLES, "remat", "precision", "experiment", "batch", "checkpoint", "prove")
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -76,9 +77,9 @@ def build(
         else:
             grid, sizes = None, mesh.sizes(_devices_to_count_on(flags, mesh))
         layout = Layout(sizes, modes, Remat(), grid, origin=configuration.origin)
-        experiment, policy, proof = Experiment(), CheckpointPolicy(), Proof()
+        experiment, precision, policy, proof = Experiment(), Precision(), CheckpointPolicy(), Proof()
         configuration.check_read()
-        return Setup(configuration, Program(experiment, layout), policy, proof, mesh)
+        return Setup(configuration, Program(experiment, layout, precision), policy, proof, mesh)
 
 
 def _scopes(configuration: config.Config) -> list[str]:

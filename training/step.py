@@ -12,6 +12,7 @@ from parallel.parameters import Params
 from parallel.randomness import Randomness
 from parallel.sums import Sums, add
 from training.optimizers import clip_by_global_norm, ema_update
+from training.precision import exact, updated
 from training.state import TrainState
 
 Batch = dict[str, jax.Array]
@@ -131,8 +132,9 @@ def make_step(
         grads, norm = clip_by_global_norm(unclipped, clip_norm)
         finite = jnp.isfinite(sums["loss"][0]) & jnp.isfinite(norm)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, place.updates(updates))
-        ema = None if ema_decay is None else ema_update(state.ema, params, ema_decay, state.step - state.skipped)
+        params, opt_state = updated(state.params, opt_state, place.updates(updates))
+        exact_params = exact(params, opt_state)
+        ema = None if ema_decay is None else ema_update(state.ema, exact_params, ema_decay, state.step - state.skipped)
 
         use = finite & ~state.halted
         kept = lambda new, old: jax.tree.map(lambda n, o: jnp.where(use, n, o), new, old)

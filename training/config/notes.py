@@ -35,7 +35,11 @@ def _undoes(before: Written, after: Written, earlier: list[Written]) -> bool:
         return False
     if before.readings[: len(after.readings)] == after.readings:  # a file overrides what it includes
         return False
-    beside = before.readings[0] == after.readings[0] and after.readings[: len(before.readings)] != before.readings
+    if before.readings[0] != after.readings[0]:
+        # Of two files given by flag the later wins, as everyone expects; but what the earlier says itself was said on
+        # purpose, and what the later includes it may not mean to say.
+        return len(before.readings) < 2
+    beside = after.readings[: len(before.readings)] != before.readings
     # Of two files that one includes, the later may override; it undoes only when it brings an earlier value back.
     return not beside or any(written.text == after.text for written in earlier)
 

@@ -51,3 +51,11 @@ def test_an_include_that_binds_the_same_value_is_not_noted(write):
     # 1, 1.0 and True are equal in Python, and other values here.
     write("run.gin", "toy_box.value = True\ninclude 'base.gin'")
     assert len(config.load(["run.gin"]).notes) == 1
+
+
+def test_a_file_put_on_top_of_what_another_includes_is_not_noted(write):
+    write("layout.gin", "toy_box.value = 1")
+    write("run.gin", "include 'layout.gin'")
+    write("none.gin", "toy_box.value = 2")
+    write("other.gin", "include 'none.gin'")
+    assert config.load(["run.gin", "other.gin"]).notes == []
