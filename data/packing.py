@@ -23,15 +23,15 @@ class Plan:
         return len(self.offsets) - 1
 
 
-def plan(lengths: np.ndarray, length: int, pack: bool = True) -> Plan:
-    """Rows of at most `length` tokens for documents of these lengths [documents].
+def plan(lengths: np.ndarray, length: int, pack: bool = True, framed: int = FRAME) -> Plan:
+    """Rows of at most `length` tokens for documents of these lengths [documents], each with `framed` tokens around it.
 
     A document that is too long is cut into full rows and a rest. Then the pieces, longest first, each go into the row
     with the least room that is enough (best fit decreasing; Krell et al. 2021, "Efficient Sequence Packing without
     Cross-contamination", pack by lengths in the same spirit). pack=False gives each piece a row.
     """
-    document, start, stop = pieces(lengths, length - FRAME)
-    sizes = stop - start + FRAME
+    document, start, stop = pieces(lengths, length - framed)
+    sizes = stop - start + framed
     rows = _best_fit(sizes, length) if pack else np.arange(len(sizes))
     order = np.argsort(rows, kind="stable")
     offsets = np.searchsorted(rows[order], np.arange(rows.max(initial=-1) + 2))

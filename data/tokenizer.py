@@ -24,12 +24,15 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 class Tokenizer(Protocol):
-    """What tasks need of a tokenizer. Token 0 is padding."""
+    """What tasks need of a tokenizer. Token 0 is padding; a tokenizer of causal LMs may have a word there."""
 
     vocab_size: int
     cls_id: int
     sep_id: int
     mask_id: int
+    # What begins a document (None: nothing does) and what ends it, for a model that writes them.
+    begin_id: int | None
+    end_id: int
 
     @property
     def identity(self) -> str:
@@ -63,10 +66,20 @@ class LoadedTokenizer:
       load: makes it.
       binding: the gin name of what made this, for messages.
       vocab_size: declared, so known without loading; what is loaded may have fewer tokens. None: as many as it has.
+      begin, end: the tokens around a document that a model writes. Where they aren't BERT's, neither are the others: the
+        tokenizer then need not have BERT's special tokens, nor padding at 0.
     """
 
-    def __init__(self, load: Callable[[], tokenizers.Tokenizer], binding: str, vocab_size: int | None):
+    def __init__(
+        self,
+        load: Callable[[], tokenizers.Tokenizer],
+        binding: str,
+        vocab_size: int | None,
+        begin: str | None = "[CLS]",
+        end: str = "[SEP]",
+    ):
         self._load, self._binding, self._declared_size = load, binding, vocab_size
+        self._begin, self._end = begin, end
         self._loaded: tokenizers.Tokenizer | None = None
         self._lock = threading.Lock()
 
@@ -81,10 +94,15 @@ class LoadedTokenizer:
         # Padding and truncation are the tasks' business; files often carry settings of their own.
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        missing = [token for token in SPECIALS if tokenizer.token_to_id(token) is None]
-        if missing:
-            raise Mistake(f"{self._binding}: the tokenizer lacks {', '.join(missing)}.")
-        if tokenizer.token_to_id("[PAD]") != 0:
+        of_bert = (self._begin, self._end) == ("[CLS]", "[SEP]")
+        needed = {"": SPECIALS} if of_bert else {".begin": (self._begin,), ".end": (self._end,)}
+        for parameter, tokens in needed.items():
+            missing = [token for token in tokens if token is not None and tokenizer.token_to_id(token) is None]
+            if missing:
+                special = [token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special]
+                has = "" if of_bert else f" Its special tokens: {', '.join(map(repr, special))}."
+                raise Mistake(f"{self._binding}{parameter}: the tokenizer lacks {', '.join(missing)}.{has}")
+        if of_bert and tokenizer.token_to_id("[PAD]") != 0:
             raise Mistake(
                 f"{self._binding}: [PAD] is token {tokenizer.token_to_id('[PAD]')}. "
                 "It must be 0: zero is padding in every field."
@@ -107,21 +125,36 @@ class LoadedTokenizer:
 
     @property
     def cls_id(self) -> int:
-        return self._tokenizer.token_to_id("[CLS]")
+        return self._special("[CLS]")
 
     @property
     def sep_id(self) -> int:
-        return self._tokenizer.token_to_id("[SEP]")
+        return self._special("[SEP]")
 
     @property
     def mask_id(self) -> int:
-        return self._tokenizer.token_to_id("[MASK]")
+        return self._special("[MASK]")
+
+    @property
+    def begin_id(self) -> int | None:
+        return None if self._begin is None else self._special(self._begin)
+
+    @property
+    def end_id(self) -> int:
+        return self._special(self._end)
+
+    def _special(self, token: str) -> int:
+        id = self._tokenizer.token_to_id(token)
+        if id is None:  # where begin and end aren't BERT's
+            raise Mistake(f"{self._binding}: the tokenizer lacks {token}: it is one for causal LMs, not for encoders.")
+        return id
 
     @functools.cached_property
     def is_special(self) -> np.ndarray:
         special = np.zeros(self.vocab_size, bool)
         special[[id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special]] = True
-        special[[self._tokenizer.token_to_id(token) for token in SPECIALS]] = True
+        known = [self._tokenizer.token_to_id(token) for token in (*SPECIALS, self._begin, self._end) if token]
+        special[[id for id in known if id is not None]] = True
         return special
 
     @functools.cached_property
@@ -232,12 +265,16 @@ def bpe(
 
 
 @gin.configurable("tokenizer_file")
-def tokenizer_file(path: str = gin.REQUIRED, vocab_size: int | None = None) -> Tokenizer:
+def tokenizer_file(
+    path: str = gin.REQUIRED, vocab_size: int | None = None, begin: str | None = "[CLS]", end: str = "[SEP]"
+) -> Tokenizer:
     """A tokenizer.json, or BERT's vocab.txt (a token a line; taken to be lower-case).
 
     Args:
       path: 'fetched:minilm/tokenizer.json' is a file of what `python -m data.fetch minilm` fetched.
       vocab_size: at least the file's; None is the file's, which is then read when the model's size is checked.
+      begin, end: the tokens around a document that a causal LM writes: of GPT-2 None and '<|endoftext|>'. A file for
+        which they are set is for causal LMs only: BERT's special tokens aren't asked for.
     """
 
     def load() -> tokenizers.Tokenizer:
@@ -250,7 +287,7 @@ def tokenizer_file(path: str = gin.REQUIRED, vocab_size: int | None = None) -> T
         except Exception as error:  # noqa: BLE001  the library raises nothing narrower
             raise Mistake(f"tokenizer_file.path: {path} is no tokenizer: {error}.") from None
 
-    return LoadedTokenizer(load, "tokenizer_file", vocab_size)
+    return LoadedTokenizer(load, "tokenizer_file", vocab_size, begin, end)
 
 
 def _bert(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:

@@ -20,6 +20,7 @@ from parallel.attention import attention
 from parallel.convolution import convolution
 from parallel.modes import Modes, PartModes, Parts
 from parallel.parameters import Declared
+from parallel.pipeline import Pipeline, pipelined
 from parallel.remat import Remat
 from parallel.rules import Rule, rule_for
 from parallel.sums import Sums
@@ -237,15 +238,19 @@ class Layout:
         self, body: Callable, x: Any, per_example: Any, layers: Any, num_layers: int, part: str
     ) -> tuple[Any, Sums]:
         """annotate.run_blocks under this layout: a scan, so compile time does not grow with depth, or a pipeline."""
-        modes = self.parts.of(_path(part, ""))
-        shapes = {leaf.shape[1:] for leaf in jax.tree.leaves(layers)} if modes.zero.shares("weights") else ()
-        body = self.remat.wrap(body, frozenset(shapes))
-        pipeline = modes.pipeline
+        body, pipeline = self.rematerialized(body, layers, part), self.pipeline_of(part)
         if pipeline.schedule is None:
             return scan_layers(body, x, per_example, layers)
-        from parallel.pipeline import pipelined
-
         return pipelined(body, x, per_example, layers, pipeline, self.mesh, self.sizes, num_layers)
+
+    def pipeline_of(self, part: str) -> Pipeline:
+        """How the stack in `part` is pipelined."""
+        return self.parts.of(_path(part, "")).pipeline
+
+    def rematerialized(self, body: Callable, layers: Any, part: str) -> Callable:
+        """`body`, which runs one of `layers`, keeping for the backward pass what remat.keep says."""
+        shared = self.parts.of(_path(part, "")).zero.shares("weights")
+        return self.remat.wrap(body, frozenset(leaf.shape[1:] for leaf in jax.tree.leaves(layers) if shared))
 
     def attend(self, q_BSNH: jax.Array, k_BTKH: jax.Array, v_BTKH: jax.Array, part: str, **options) -> jax.Array:
         """annotate.attend under this layout."""

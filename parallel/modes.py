@@ -18,7 +18,7 @@ class Modes:
     """What a gin file says of one part (its scope), or of the whole model (no scope)."""
 
     rules: Rules
-    zero: Zero = Zero()
+    zero: Zero = dataclasses.field(default_factory=Zero)
     pipeline: Pipeline = dataclasses.field(default_factory=Pipeline)
     context: ContextParallel = dataclasses.field(default_factory=ContextParallel)
 

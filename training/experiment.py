@@ -84,6 +84,10 @@ class Experiment:
         self.eval_batch_size = eval_batch_size or self.batch.size
         self.stop_at_end_of_data = stop_at_end_of_data
         vocabulary = getattr(getattr(model, "encoder", None), "vocab_size", None)
+        if vocabulary is not None and not hasattr(data, "vocab_size"):
+            raise Mistake(
+                f"experiment.data: the model reads tokens, and a batch of this has none: {', '.join(data.features())}."
+            )
         if vocabulary is not None and data.vocab_size > vocabulary:
             raise Mistake(
                 f"bert.vocab_size: {vocabulary}, and the data's tokenizer has {data.vocab_size} tokens. It must be at least that."

@@ -10,9 +10,10 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from mistake import Mistake
-from parallel.annotate import activate
+from parallel.annotate import ActiveLayout, activate
 from parallel.layout import Layout, Resolved
 from parallel.parameters import Params, bind, declared
+from parallel.pipeline import one_f_one_b
 from parallel.randomness import Randomness
 from training.experiment import Experiment
 from training.precision import Precision, with_master
@@ -124,14 +125,14 @@ class Program:
 
     # What runs.
 
-    def losses(self, params: Params, batch: Batch, randomness: Randomness | None):
-        """The objective's sums under this layout."""
+    def losses(self, params: Params, batch: Batch, randomness: Randomness | None, layout: ActiveLayout | None = None):
+        """The objective's sums under this layout, or under one that stands in for it."""
         # Stacked layers are gathered one at a time, where they run.
         used = {
             path: value if self.declared[path].names[:1] == ("layers",) else self._use(path, value)
             for path, value in params.items()
         }
-        with activate(self.layout):
+        with activate(layout or self.layout):
             return bind(self.experiment.model, used).losses(batch, randomness)
 
     def _use(self, path: str, value: jax.Array) -> jax.Array:
@@ -167,8 +168,13 @@ class Program:
     def step_function(self) -> Callable[[TrainState, Batch], tuple[TrainState, Any, Params]]:
         """(state, batch) -> (state, sums, gradients), not yet compiled."""
         e = self.experiment
+        place = self._placement()
+        if any(part.pipeline.schedule == "1f1b" for part in self.layout.parts):
+            differentiated = one_f_one_b(self.losses, self.layout, place.gradients)
+        else:
+            differentiated = differentiate(self.losses)
         return make_step(
-            differentiate(self.losses),
+            differentiated,
             self.optimizer,
             minimized=e.model.minimized,
             weights=e.model.weights,
@@ -178,7 +184,7 @@ class Program:
             ema_decay=e.ema_decay,
             non_finite=e.non_finite,
             rate=e.optimizer.rate,
-            place=self._placement(),
+            place=place,
         )
 
     @functools.cached_property

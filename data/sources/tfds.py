@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import gin
+import numpy as np
 
 from data import builders, fetch
 from data.sources.source import Record
@@ -14,11 +15,12 @@ from mistake import Mistake, nearest
 
 @gin.configurable("tfds")
 class TFDS:
-    """Records as a TFDS data set has them (text is UTF-8 bytes, a class its number).
+    """Records as a TFDS data set has them (text is UTF-8 bytes, a class its number); images are the bytes of a file.
 
     Args:
       name: as TFDS writes it: 'ag_news_subset', 'glue/sst2', 'mnist:3.0.1'; or one of this project's own:
-        'spam_assassin', 'brown/documents', 'brown/passages', 'brown/sentences'.
+        'spam_assassin', 'brown/documents', 'brown/passages', 'brown/sentences', 'debian_fashion_mnist', 'digits',
+        'spoken_digits'.
       data_dir: where it is prepared; None is the cache for our own, else TFDS's default ($TFDS_DATA_DIR or
         ~/tensorflow_datasets).
       download: whether to download and prepare a data set that isn't there. Without it no network is used.
@@ -31,7 +33,7 @@ class TFDS:
         builder = self._builder()
         name, *_ = parse(split, list(builder.info.splits), f"tfds {self._name}")
         try:
-            records = builder.as_data_source(split=name)
+            records = builder.as_data_source(split=name, decoders=_undecoded_images(builder))
         except NotImplementedError:
             raise Mistake(
                 f"tfds.name: {self._name!r} in {builder.data_path} is in a format that can't be read by number. "
@@ -82,6 +84,16 @@ class TFDS:
         else:
             builder.download_and_prepare()
         return self._builder()
+
+
+def _undecoded_images(builder: Any) -> dict[str, Any]:
+    """Decoders that leave images as they are stored: who looks only at the labels of records does not wait for them."""
+    import tensorflow_datasets as tfds
+
+    def left(feature: Any) -> bool:
+        return isinstance(feature, tfds.features.Image) and feature.np_dtype == np.uint8
+
+    return {name: tfds.decode.SkipDecoding() for name, feature in builder.info.features.items() if left(feature)}
 
 
 def _prepare_command(name: str) -> str:

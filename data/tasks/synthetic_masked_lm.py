@@ -8,7 +8,7 @@ import numpy as np
 
 from data.features import Feature, sequence
 from data.masking import predictions
-from data.tasks.task import Example, Split, check_at_least, stream
+from data.tasks.task import Example, Split, check_at_least, check_epochs, stream
 
 
 @gin.configurable("synthetic_masked_lm_data")
@@ -34,8 +34,7 @@ class SyntheticMaskedLMData:
         check_at_least(f"{binding}.max_predictions", max_predictions, 1, "predicts nothing")
         check_at_least(f"{binding}.length", length, max_predictions, f"is less than {binding}.max_predictions")
         check_at_least(f"{binding}.vocab_size", vocab_size, 2, "leaves no token beside padding")
-        check_at_least(f"{binding}.train_examples", train_examples, 1, "is no epoch")
-        check_at_least(f"{binding}.eval_examples", eval_examples, 1, "is no epoch")
+        check_epochs(binding, train_examples, eval_examples)
         self.vocab_size = vocab_size
         self._length, self._max_predictions = length, max_predictions
         self._examples = {"train": train_examples, "eval": eval_examples}

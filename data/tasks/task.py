@@ -14,9 +14,10 @@ Example = dict[str, np.ndarray]
 
 
 class Task(Protocol):
-    """Examples by number, as fields of a batch without its leading dimension."""
+    """Examples by number, as fields of a batch without its leading dimension.
 
-    vocab_size: int
+    A task whose batches hold tokens has `vocab_size`; one with classes has `num_classes`.
+    """
 
     def features(self) -> dict[str, Feature]:
         """Every field of an example; touches no data."""
@@ -38,6 +39,18 @@ def check_at_least(binding: str, value: int, least: int, why: str) -> None:
     """Raises Mistake when value < least."""
     if value < least:
         raise Mistake(f"{binding}: {value} {why}. It must be at least {least}.")
+
+
+def check_epochs(binding: str, train_examples: int, eval_examples: int) -> None:
+    """Raises Mistake when a synthetic task has no example."""
+    check_at_least(f"{binding}.train_examples", train_examples, 1, "is no epoch")
+    check_at_least(f"{binding}.eval_examples", eval_examples, 1, "is no epoch")
+
+
+def check_share(binding: str, value: float) -> None:
+    """Raises Mistake when value is not from 0 to 1."""
+    if not 0 <= value <= 1:
+        raise Mistake(f"{binding}: {value} is not a share from 0 to 1.")
 
 
 def require_rows(binding: str, split: str, count: int) -> None:

@@ -1,19 +1,7 @@
-"""Pipelines."""
+"""Pipelines: a stack of equal layers cut into stages that work on different microbatches at once."""
 
-import dataclasses
-from typing import Literal
+from parallel.pipeline.one_f_one_b import one_f_one_b
+from parallel.pipeline.schedule import Pipeline
+from parallel.pipeline.shifting import pipelined
 
-import gin
-
-
-@gin.configurable("pipeline")
-@dataclasses.dataclass(frozen=True)
-class Pipeline:
-    schedule: Literal["gpipe", "circular", "1f1b"] | None = None
-    axis: str | None = None
-    microbatches: int | None = None
-    repeats: int = 1
-    split: tuple | None = None
-
-    def check(self, sizes: dict[str, int]) -> None:
-        """Raises Mistake for an axis that the mesh doesn't have."""
+__all__ = ["Pipeline", "one_f_one_b", "pipelined"]

@@ -11,6 +11,7 @@ class Words:
     """A tokenizer: token 5 + n is the n-th of 'w0 w1 ...', or of '+0 +1 ...', which go on with the word before."""
 
     cls_id, sep_id, mask_id = 2, 3, 4
+    begin_id, end_id = 2, 3
     identity = "words"
 
     def __init__(self, vocab_size: int = 1000, words: int = 500):
