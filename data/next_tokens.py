@@ -14,7 +14,9 @@ def fields(length: int) -> dict[str, Feature]:
     """The fields of a row: tokens, the document each is of (from 1; 0: padding), its position in that, the token that
     follows, and 1 where one does, 0 in padding.
     """
-    whole = {name: Feature((length,), "int32", ("length",)) for name in ("tokens", "segment_ids", "positions", "targets")}
+    whole = {
+        name: Feature((length,), "int32", ("length",)) for name in ("tokens", "segment_ids", "positions", "targets")
+    }
     return whole | {"loss_weights": Feature((length,), "float32", ("length",))}
 
 

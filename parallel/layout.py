@@ -259,7 +259,7 @@ class Layout:
             return attention(q_BSNH, k_BTKH, v_BTKH, **options)
         query = self.resolve("activations", _path(part, "query"), q_BSNH.shape, QUERY_AXES, q_BSNH.dtype)
         key = self.resolve("activations", _path(part, "key"), k_BTKH.shape, KEY_AXES, k_BTKH.dtype)
-        return context.attend(self.mesh, self.sizes, query.spec, key.spec, q_BSNH, k_BTKH, v_BTKH, **options)
+        return context.attend(self.mesh, self.sizes, query.split, key.split, q_BSNH, k_BTKH, v_BTKH, **options)
 
     def convolve(
         self, x_BHWC: jax.Array, kernel_HWIO: jax.Array, names: Names, name: str, part: str, **options

@@ -38,24 +38,31 @@ class Randomness:
         """The stream of layer `index` within this one."""
         return Randomness(jax.random.fold_in(self.key, index), self.example_B)
 
-    def keep(self, rate: float, shape: tuple[int, ...]) -> jax.Array:
-        """Bool [B, ...] of `shape`, True with probability 1 - rate (to 2^-32)."""
+    def keep(self, rate: float, shape: tuple[int, ...], places: tuple[jax.Array, ...] | None = None) -> jax.Array:
+        """Bool [B, ...] of `shape`, True with probability 1 - rate (to 2^-32).
+
+        places: only a block of the whole `shape`: for each dimension after the first the indices in the whole, int [n], of
+        what the block has. B may be fewer than in the whole, since noise goes by the example.
+        """
         keys_B2 = jax.vmap(lambda example: jax.random.bits(jax.random.fold_in(self.key, example), (2,)))(self.example_B)
         first, second = (keys_B2[:, i].reshape(-1, *(1,) * (len(shape) - 1)) for i in range(2))
-        bits = _mix(_mix(_positions(shape) + first) + second)
+        bits = _mix(_mix(_positions(shape, places) + first) + second)
         return bits < jnp.uint32(min(round((1.0 - rate) * 2**32), 2**32 - 1))
 
 
-def _positions(shape: tuple[int, ...]) -> jax.Array:
-    """uint32 [1, ...]: the place of each element in its example, row-major. Sums of iotas, which any mesh splits
-    without sending.
+def _positions(shape: tuple[int, ...], places: tuple[jax.Array, ...] | None) -> jax.Array:
+    """uint32 [1, ...]: the place of each element in its example, row-major. Sums of iotas, which any mesh splits without
+    sending.
     """
     assert math.prod(shape[1:]) < 2**32, shape
-    place = jnp.zeros((1,) * len(shape), jnp.uint32)
+    total = jnp.zeros((1,) * len(shape), jnp.uint32)
     for axis in range(1, len(shape)):
-        stride = math.prod(shape[axis + 1 :])
-        place += jax.lax.broadcasted_iota(jnp.uint32, (1, *shape[1:]), axis) * jnp.uint32(stride)
-    return place
+        if places is None:
+            index = jax.lax.broadcasted_iota(jnp.uint32, (1, *shape[1:]), axis)
+        else:
+            index = places[axis - 1].astype(jnp.uint32).reshape(-1, *(1,) * (len(shape) - 1 - axis))
+        total += index * jnp.uint32(math.prod(shape[axis + 1 :]))
+    return total
 
 
 def _mix(x: jax.Array) -> jax.Array:

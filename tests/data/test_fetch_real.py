@@ -2,12 +2,13 @@
 
 import collections
 
+import numpy as np
 import pytest
 
 from data import fetch
 from data.loader import Loader
 from data.sources import TFDS
-from data.tasks import ClassificationData, MaskedLMData, TokenClassificationData
+from data.tasks import ClassificationData, ImageClassificationData, MaskedLMData, TokenClassificationData
 from data.tokenizer import tokenizer_file, wordpiece
 
 pytestmark = pytest.mark.usefixtures("warm_cache")
@@ -90,3 +91,21 @@ def test_minilm_has_the_vocabulary_of_bert():
         # "hello world" in bert-base-uncased, as published in its model card's examples.
         assert tokenizer.encode_batch(["Hello world"]) == [[7592, 2088]]
     assert not tokenizer_file("fetched:minilm/vocab.txt").is_special[7592]
+
+
+@pytest.mark.xdist_group("digits")
+def test_digits_are_all_there_and_make_batches():
+    splits = ("train", "validation", "test")
+    parts = {split: records("digits", split) for split in splits}
+    labels = collections.Counter(int(record["label"]) for part in parts.values() for record in part)
+    # As scikit-learn's documentation counts them: 1,797, "about 180" of each.
+    assert sum(labels.values()) == 1797
+    assert sorted(labels) == list(range(10))
+    assert all(174 <= count <= 183 for count in labels.values())
+    assert all(0.08 < len(parts[split]) / 1797 < 0.12 for split in ("validation", "test"))
+    task = ImageClassificationData(TFDS("digits"), 8, 8, 1, 10)
+    with Loader(task, "eval", 191, seed=0, end="stop") as loader:
+        (batch,) = loader
+    # load_digits().data.mean() is 4.8842 of 16, over all.
+    assert abs((batch["image"].mean() + 1) / 2 * 16 - 4.88) < 0.1
+    assert np.bincount(batch["label"]).min() > 5

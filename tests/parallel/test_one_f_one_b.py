@@ -14,7 +14,7 @@ from parallel.annotate import Randomness, activate, dropout, param, part, run_bl
 from parallel.layout import Layout
 from parallel.modes import Modes
 from parallel.parameters import bind, declared, initialize
-from parallel.pipeline import Pipeline, one_f_one_b, pipelined  # noqa: F401
+from parallel.pipeline import Pipeline, one_f_one_b
 from parallel.rules import Rules
 from training.step import differentiate
 

@@ -2,10 +2,12 @@
 
 import socket
 
+import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 from etils import epath
 
+from data.images import decode, png
 from data.sources import TFDS
 from mistake import Mistake
 
@@ -31,6 +33,27 @@ class TinySet(tfds.core.GeneratorBasedBuilder):
             yield n, {"text": f"word {n}", "tags": [n % 3] * n}
 
 
+class TinyPictures(tfds.core.GeneratorBasedBuilder):
+    """Two grey images of 2x3."""
+
+    code_path = epath.Path(__file__)
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        picture = tfds.features.Image(shape=(2, 3, 1), encoding_format="png")
+        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict({"picture": picture}))
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        for n in range(2):
+            yield n, {"picture": png(PIXELS + np.uint8(n))}
+
+
+PIXELS = np.arange(0, 240, 40, np.uint8).reshape(2, 3, 1)
+
+
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
     def refuse(*_):
@@ -51,6 +74,13 @@ def test_records_are_read_by_number(prepared):
     assert {records[i]["text"] for i in range(len(records))} == {b"word 0", b"word 1", b"word 2", b"word 3"}
     assert all(len(records[i]["tags"]) == int(records[i]["text"].split()[1]) for i in range(4))
     assert len(TFDS("tiny_set:1.0.0", data_dir=prepared).open("train[:50%]")) == 2
+
+
+def test_images_are_the_bytes_of_a_file(tmp_path):
+    records = TFDS("tiny_pictures", data_dir=str(tmp_path), download=True).open("train")
+    assert all(isinstance(records[n]["picture"], bytes) for n in range(2))
+    first = min((decode(records[n]["picture"], "x") for n in range(2)), key=lambda image: image.sum())
+    np.testing.assert_array_equal(first, PIXELS)
 
 
 def test_the_identity_follows_the_split(prepared):
