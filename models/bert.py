@@ -15,6 +15,7 @@ from models.layers.embedding import Embedding
 from models.layers.initializers import FanIn, TruncatedNormal
 from models.layers.norm import LayerNorm
 from models.layers.positions import sinusoidal
+from models.layers.sizes import check_heads, check_positive
 from models.layers.stack import build_stacks, run_stacks
 from parallel.annotate import Randomness, dropout, part, shard
 
@@ -74,9 +75,9 @@ class Bert(nnx.Module):
         dtype: Literal["float32", "bfloat16"] = "float32",
         parts: dict[str, int] | None = None,
     ):
-        _check_positive(num_layers=num_layers, width=width, num_heads=num_heads, num_kv_heads=num_kv_heads)
-        _check_positive(head_dim=head_dim, mlp_width=mlp_width, vocab_size=vocab_size, max_length=max_length)
-        _check_sizes(width, num_heads, num_kv_heads, head_dim, positions)
+        check_positive("bert", num_layers=num_layers, width=width, num_heads=num_heads, num_kv_heads=num_kv_heads)
+        check_positive("bert", head_dim=head_dim, mlp_width=mlp_width, vocab_size=vocab_size, max_length=max_length)
+        check_heads("bert", width, num_heads, num_kv_heads, head_dim, positions)
         init = None if initializer_stddev is None else TruncatedNormal(initializer_stddev)
         self.width, self.vocab_size, self.max_length = width, vocab_size, max_length
         self.positions, self.token_types, self.dropout_rate = positions, token_types, dropout
@@ -174,32 +175,3 @@ class Embeddings(nnx.Module):
 
 def _activation(name: str):
     return activation(name, "bert.activation")
-
-
-def _check_positive(**sizes: int | None) -> None:
-    for name, size in sizes.items():
-        if size is not None and size < 1:
-            raise Mistake(f"bert.{name}: {size}. It must be at least 1.")
-
-
-def _check_sizes(width: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None, positions: str) -> None:
-    if head_dim is None and width % num_heads:
-        fits = [n for n in range(1, width + 1) if width % n == 0]
-        close = sorted(sorted(fits, key=lambda n: abs(n - num_heads))[:4])
-        raise Mistake(
-            f"bert.num_heads: {num_heads} does not divide bert.width {width}. Near ones that do: {close}. Or set bert.head_dim."
-        )
-    if num_kv_heads is not None and num_heads % num_kv_heads:
-        fits = [n for n in range(1, num_heads + 1) if num_heads % n == 0]
-        raise Mistake(
-            f"bert.num_kv_heads: {num_kv_heads} does not divide bert.num_heads {num_heads}. Those that do: {fits}."
-        )
-    if positions == "sinusoidal" and width % 2:
-        raise Mistake(
-            f"bert.positions: 'sinusoidal' pairs sines with cosines, so an odd bert.width ({width}) can't be."
-        )
-    dim = width // num_heads if head_dim is None else head_dim
-    if positions == "rotary" and dim % 2:
-        raise Mistake(
-            f"bert.positions: 'rotary' turns pairs of dimensions, so an odd head dimension ({dim}) can't be. Set bert.head_dim to an even one."
-        )

@@ -20,6 +20,13 @@ AXES: dict[str, str] = {
     "kv_heads": "attention heads, on the key and value side (1 for multi-query, fewer than heads for grouped-query)",
     "head_dim": "the dimension of one attention head",
     "vocab": "tokens of the vocabulary",
+    # Mixture of experts.
+    "group": "groups of tokens that are routed together, before the exchange between experts' devices",
+    "expert_group": "the same groups after the exchange, where 'expert' is split",
+    "expert": "experts of a mixture",
+    "expert_embed": "the model dimension of an expert's weights",
+    "expert_mlp": "the hidden dimension of an expert",
+    "whole_expert": "experts of a mixture that is not cut by expert: of a dropless one, and what a router chooses between",
     # Dimensions of weights alone.
     "layers": "equal layers, stacked on a leading dimension and run as a scan",
     "position": "rows of a learned position table",

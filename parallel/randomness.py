@@ -44,10 +44,17 @@ class Randomness:
         places: only a block of the whole `shape`: for each dimension after the first the indices in the whole, int [n], of
         what the block has. B may be fewer than in the whole, since noise goes by the example.
         """
+        return self._bits(shape, places) < jnp.uint32(min(round((1.0 - rate) * 2**32), 2**32 - 1))
+
+    def uniform(self, shape: tuple[int, ...]) -> jax.Array:
+        """float32 [B, ...] of `shape`, even over [0, 1) in steps of 2^-24."""
+        return (self._bits(shape, None) >> 8).astype(jnp.float32) * jnp.float32(2.0**-24)
+
+    def _bits(self, shape: tuple[int, ...], places: tuple[jax.Array, ...] | None) -> jax.Array:
+        """uint32 [B, ...] of `shape`, or of a block of it."""
         keys_B2 = jax.vmap(lambda example: jax.random.bits(jax.random.fold_in(self.key, example), (2,)))(self.example_B)
         first, second = (keys_B2[:, i].reshape(-1, *(1,) * (len(shape) - 1)) for i in range(2))
-        bits = _mix(_mix(_positions(shape, places) + first) + second)
-        return bits < jnp.uint32(min(round((1.0 - rate) * 2**32), 2**32 - 1))
+        return _mix(_mix(_positions(shape, places) + first) + second)
 
 
 def _positions(shape: tuple[int, ...], places: tuple[jax.Array, ...] | None) -> jax.Array:

@@ -15,7 +15,7 @@ from data.sources.source import Record, Source
 from data.sources.splits import naming
 from data.spectrogram import LogMel
 from data.tasks.labels import Labels
-from data.tasks.task import Example, Split, check_at_least, require_rows, stream
+from data.tasks.task import Example, Split, check_at_least, check_share, require_rows, stream
 from mistake import Mistake
 
 _LEAST_RATE = 1000
@@ -37,6 +37,8 @@ class ImageAudioData:
       num_classes: labels are 0 to num_classes - 1, in both sources.
       sample_rate: of the sounds, Hz. There are 100 frames a second.
       crop_padding: in training each image is cut at random out of itself with so many black pixels around.
+      mute: the share of examples that have no sound in training (zeros, and 0 frames). Few sounds are soon known by heart,
+        and then a model no longer looks at the images.
       train_split, eval_split: of the sounds.
       image_train_split, image_eval_split: of the images.
       image, audio, label: the records' fields.
@@ -55,6 +57,7 @@ class ImageAudioData:
         sample_rate: int = 16_000,
         resize: bool = False,
         crop_padding: int = 0,
+        mute: float = 0.0,
         train_split: str = "train",
         eval_split: str = "validation",
         image_train_split: str = "train",
@@ -68,11 +71,12 @@ class ImageAudioData:
         check_at_least(f"{binding}.mels", mels, 1, "tells no pitches apart")
         check_at_least(f"{binding}.sample_rate", sample_rate, _LEAST_RATE, "Hz hold no speech")
         check_at_least(f"{binding}.crop_padding", crop_padding, 0, "is no number of pixels")
+        check_share(f"{binding}.mute", mute)
         self._image_source, self._sound_source, self.num_classes = images, sounds, num_classes
         self._images = ImageReader(binding, image, height, width, channels, resize)
         self._labels = Labels(binding, label, num_classes, None)
         self._log_mel = LogMel(sample_rate, mels)
-        self._frames, self._mels, self._audio, self._crop_padding = frames, mels, audio, crop_padding
+        self._frames, self._mels, self._audio, self._crop_padding, self._mute = frames, mels, audio, crop_padding, mute
         self._splits = {"train": train_split, "eval": eval_split}
         self._image_splits = {"train": image_train_split, "eval": image_eval_split}
 
@@ -114,9 +118,11 @@ class ImageAudioData:
         label = self._labels.number(sound)
         numbers = by_class[label]
         image_HWC = self._images.read(pictures[numbers[int(choose(len(numbers)))]])
+        audio_TM1, frames = self._spectrogram(sound)
         if rng is not None:
             image_HWC = images.crop(image_HWC, self._crop_padding, rng)
-        audio_TM1, frames = self._spectrogram(sound)
+            if rng.random() < self._mute:
+                audio_TM1, frames = np.zeros_like(audio_TM1), 0
         return {
             "image": images.scaled(image_HWC),
             "audio": audio_TM1,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -42,3 +43,13 @@ class FanIn:
 
 ZEROS = Constant(0.0)
 ONES = Constant(1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Each:
+    """Each of the leading dimension is drawn by `one`, on its own."""
+
+    one: Callable
+
+    def __call__(self, key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+        return jax.vmap(lambda k: self.one(k, shape[1:], dtype))(jax.random.split(key, shape[0]))

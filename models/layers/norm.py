@@ -1,4 +1,4 @@
-"""Layer normalization, its statistics in float32."""
+"""Normalization over the model dimension, its statistics in float32."""
 
 import jax
 import jax.numpy as jnp
@@ -24,3 +24,16 @@ class LayerNorm(nnx.Module):
         centred = x32 - mean
         y = centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + self.epsilon) * self.scale[...]
         return (y if self.bias is None else y + self.bias[...]).astype(x.dtype)
+
+
+class RMSNorm(nnx.Module):
+    """x / sqrt(mean(x^2) + epsilon) * scale (Zhang and Sennrich 2019). [..., D] -> [..., D], dtype of x."""
+
+    def __init__(self, width: int, *, epsilon: float):
+        self.epsilon = epsilon
+        self.scale = param((width,), ("embed",), ONES)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x32 = x.astype(jnp.float32)
+        y = x32 * jax.lax.rsqrt(jnp.square(x32).mean(-1, keepdims=True) + self.epsilon) * self.scale[...]
+        return y.astype(x.dtype)

@@ -34,19 +34,20 @@ def rotate(x_BSNH: jax.Array, positions_BS: jax.Array, base: float = 10000.0) ->
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x_BSNH.dtype)
 
 
-def relative_bucket(distance: jax.Array, num_buckets: int, max_distance: int) -> jax.Array:
-    """The bucket, int32, of distance = key position - query position, both directions (Raffel et al. 2020, section
-    2.1).
+def relative_bucket(distance: jax.Array, num_buckets: int, max_distance: int, *, causal: bool = False) -> jax.Array:
+    """The bucket, int32, of distance = key position - query position (Raffel et al. 2020, section 2.1).
 
-    Half of the buckets are for keys behind the query, half for those ahead; in each half, half are exact small
-    distances and the rest grow logarithmically up to `max_distance`, beyond which all share the last.
+    Half of the buckets are for keys behind the query, half for those ahead (causal: all are for those behind); of each
+    half, half are exact small distances and the rest grow logarithmically up to `max_distance`, beyond which all share
+    the last.
     """
-    each_way = num_buckets // 2
+    each_way = num_buckets if causal else num_buckets // 2
     exact = each_way // 2
-    size = jnp.abs(distance)
+    size = jnp.maximum(-distance, 0) if causal else jnp.abs(distance)
     log_scale = jnp.log(jnp.maximum(size, 1) / exact) / math.log(max_distance / exact)
     far = jnp.minimum(exact + (log_scale * (each_way - exact)).astype(jnp.int32), each_way - 1)
-    return jnp.where(distance > 0, each_way, 0) + jnp.where(size < exact, size, far)
+    ahead = 0 if causal else jnp.where(distance > 0, each_way, 0)
+    return ahead + jnp.where(size < exact, size, far)
 
 
 class RelativeBias(nnx.Module):
@@ -54,11 +55,13 @@ class RelativeBias(nnx.Module):
     [N, S, S].
     """
 
-    def __init__(self, num_heads: int, *, num_buckets: int = 32, max_distance: int = 128):
-        self.num_buckets, self.max_distance = num_buckets, max_distance
+    def __init__(self, num_heads: int, *, num_buckets: int = 32, max_distance: int = 128, causal: bool = False):
+        self.num_buckets, self.max_distance, self.causal = num_buckets, max_distance, causal
         self.table = param((num_buckets, num_heads), ("relative_buckets", "heads"), TruncatedNormal(0.02))
 
     def __call__(self, length: int) -> jax.Array:
         steps = jnp.arange(length)
-        buckets_ST = relative_bucket(steps[None, :] - steps[:, None], self.num_buckets, self.max_distance)
+        buckets_ST = relative_bucket(
+            steps[None, :] - steps[:, None], self.num_buckets, self.max_distance, causal=self.causal
+        )
         return jnp.moveaxis(self.table[...][buckets_ST], -1, 0)

@@ -1,5 +1,7 @@
 """Classification of whole sequences and of single tokens."""
 
+from typing import ClassVar
+
 import gin
 import jax
 from flax import nnx
@@ -18,7 +20,7 @@ class SequenceClassification(nnx.Module):
     Batches: tokens, segment_ids, positions, token_types int32 [B, S]; label int32 [B]; weight float32 [B].
     """
 
-    minimized = {"loss": 1.0}
+    minimized: ClassVar[dict[str, float]] = {"loss": 1.0}
 
     def __init__(self, encoder: nnx.Module = gin.REQUIRED, num_classes: int = gin.REQUIRED, dropout: float = 0.1):
         if encoder.pooler is None:
@@ -51,7 +53,7 @@ class TokenClassification(nnx.Module):
     Batches: tokens, segment_ids, positions, token_types, labels int32 [B, S]; label_weights float32 [B, S].
     """
 
-    minimized = {"loss": 1.0}
+    minimized: ClassVar[dict[str, float]] = {"loss": 1.0}
 
     def __init__(self, encoder: nnx.Module = gin.REQUIRED, num_classes: int = gin.REQUIRED, dropout: float = 0.1):
         self.encoder, self.num_classes, self.dropout_rate = encoder, num_classes, dropout

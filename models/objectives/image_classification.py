@@ -1,5 +1,7 @@
 """Classification of whole images, alone or with sound: of whatever the encoder pools of an example."""
 
+from typing import ClassVar
+
 import gin
 import jax
 from flax import nnx
@@ -25,7 +27,7 @@ class ImageClassification(nnx.Module):
     int32 [B]); label int32 [B]; weight float32 [B].
     """
 
-    minimized = {"loss": 1.0}
+    minimized: ClassVar[dict[str, float]] = {"loss": 1.0}
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Masked language modelling (Devlin et al. 2018): predict the tokens that were masked, through the tied embedding."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import gin
 import jax
@@ -30,7 +30,7 @@ class MaskedLM(nnx.Module):
     masked_weights float32 [B, P].
     """
 
-    minimized = {"loss": 1.0}
+    minimized: ClassVar[dict[str, float]] = {"loss": 1.0}
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 batch.
 """
 
+from typing import ClassVar
+
 import gin
 import jax
 import jax.numpy as jnp
@@ -22,7 +24,7 @@ class SentenceEmbedding(nnx.Module):
     """
 
     whole_batch = True
-    minimized = {"loss": 1.0}
+    minimized: ClassVar[dict[str, float]] = {"loss": 1.0}
 
     def __init__(self, encoder: nnx.Module = gin.REQUIRED, temperature: float = 0.05):
         self.encoder, self.temperature = encoder, temperature

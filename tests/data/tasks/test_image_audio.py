@@ -97,9 +97,22 @@ def test_silence_is_zeros_and_no_division_by_zero():
         assert not next(loader)["audio"].any()
 
 
+def test_a_share_of_the_sounds_is_silent_in_training_only():
+    with Loader(task(mute=0.3), "train", 2000, 0) as loader:
+        batch = next(loader)
+    silent = batch["audio_frames"] == 0
+    assert abs(silent.mean() - 0.3) < 0.05
+    assert not batch["audio"][silent].any()
+    assert batch["audio"][~silent].any(axis=(1, 2, 3)).all()
+    assert batch["weight"].all()
+    with Loader(task(mute=1.0), "eval", 9, 0, end="stop") as loader:
+        assert next(loader)["audio_frames"].all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"mute": 2}, "mute: 2 is not a share"),
         ({"frames": 0}, "frames: 0 holds no sound"),
         ({"mels": 0}, "mels: 0"),
         ({"sample_rate": 16}, "sample_rate: 16"),
