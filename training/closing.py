@@ -14,9 +14,11 @@ from parallel.explain import Explanation, explanation
 from training import devices
 from training.evaluate import commonest_label_accuracy
 from training.loop import Outcome
+from training.metrics import is_element
 from training.program import Program
 from training.report import LayoutRow, Mesh, NextCommand, ParameterRow, Report
 from training.report import Outcome as Figure
+from training.report.record import Series
 from training.sinks import METRICS, TIMINGS, history, read_metrics, timings
 
 _VERSIONS = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
@@ -59,7 +61,7 @@ def close(program: Program, outcome: Outcome, workdir: pathlib.Path, config_text
         seconds=outcome.seconds_before + time.time() - started.time,
         device=devices.describe(),
         steps=outcome.step,
-        metrics=history(read_metrics(workdir / METRICS)),
+        metrics=_shown(history(read_metrics(workdir / METRICS))),
         timings=timings(read_metrics(workdir / TIMINGS)),
         compile_seconds=outcome.compile_seconds,
         outcomes=_figures(program, outcome.evaluation),
@@ -73,10 +75,18 @@ def close(program: Program, outcome: Outcome, workdir: pathlib.Path, config_text
     )
 
 
+def _shown(metrics: dict[str, dict[str, Series]]) -> dict[str, dict[str, Series]]:
+    return {
+        split: {name: series for name, series in of.items() if not is_element(name)} for split, of in metrics.items()
+    }
+
+
 def _figures(program: Program, evaluation: dict[str, float]) -> list[Figure]:
     baseline = commonest_label_accuracy(program)
     figures = []
     for name, value in evaluation.items():
+        if is_element(name):
+            continue
         if name.endswith("accuracy") and baseline is not None:
             figures.append(Figure(name, value, baseline, "always predicting the commonest"))
         else:

@@ -16,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from training.metrics import is_element
 from training.quantities import duration, metric, short, significant, words
 from training.report.record import Report
 from training.summary import print_summary
@@ -108,7 +109,9 @@ class TrainingConsole:
 
     def evaluation(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """A lasting line with the metrics of an evaluation."""
-        shown = "  ".join(f"{words(name)} {metric(name, value)}" for name, value in values.items())
+        shown = "  ".join(
+            f"{words(name)} {metric(name, value)}" for name, value in values.items() if not is_element(name)
+        )
         self._print(Text.assemble((split, "bold cyan"), f" at step {step:,}  ", shown))
 
     def note(self, text: str) -> None:

@@ -11,7 +11,7 @@ from training.metrics import fetch, finish
 from training.program import Program
 
 # Where an objective's labels are in a batch, and their weights.
-_LABELS = {"masked_labels": "masked_weights", "labels": "label_weights", "label": "weight"}
+_LABELS = {"masked_labels": "masked_weights", "targets": "loss_weights", "labels": "label_weights", "label": "weight"}
 
 
 def evaluate(program: Program, params: Params) -> dict[str, float]:

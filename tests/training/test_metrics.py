@@ -70,3 +70,11 @@ def test_perplexity_of_a_huge_loss_is_infinite():
 def test_an_unknown_derived_metric_is_named_with_the_nearest():
     with pytest.raises(Mistake, match="^metrics.derived: 'perplexty' .*Nearest: 'perplexity'"):
         finish({"loss": (1.0, 1.0)}, derived=["perplexty"])
+
+
+def test_an_array_has_a_value_for_each_element_and_its_extremes():
+    load = {"load": (jnp.array([1.0, 2.0, 5.0]), jnp.float32(8))}
+    total = add(fetch(load), fetch({"load": (jnp.array([1.0, 0.0, 1.0]), jnp.float32(2))}))
+    assert finish(total) == {
+        "load/0": 0.2, "load/1": 0.2, "load/2": 0.6, "load_least": 0.2, "load_greatest": 0.6
+    }
