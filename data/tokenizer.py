@@ -16,7 +16,7 @@ from data.loaded_tokenizer import SPECIALS, LoadedTokenizer
 from data.packages import locate
 from data.records import text as text_of
 from data.sources.source import Source
-from data.sources.splits import naming
+from data.sources.splits import check_split, naming
 from mistake import Mistake
 
 
@@ -168,6 +168,7 @@ def _learned(
     binding: str, train: Callable, vocab_size: int, source: Source, split: str, text: str, *settings
 ) -> Tokenizer:
     """A tokenizer that `train` learns from the texts once, and that comes from the cache afterwards."""
+    check_split(source, split, f"{binding}.split")
 
     def texts() -> Iterator[str]:
         with naming(f"{binding}.split"):

@@ -15,7 +15,7 @@ from models.layers.embedding import Embedding
 from models.layers.initializers import FanIn, TruncatedNormal
 from models.layers.norm import LayerNorm
 from models.layers.positions import sinusoidal
-from models.layers.sizes import check_heads, check_positive
+from models.layers.sizes import check_above_zero, check_heads, check_positive, check_rates
 from models.layers.stack import build_stacks, run_stacks
 from parallel.annotate import Randomness, dropout, part, shard
 
@@ -78,6 +78,10 @@ class Bert(nnx.Module):
         check_positive("bert", num_layers=num_layers, width=width, num_heads=num_heads, num_kv_heads=num_kv_heads)
         check_positive("bert", head_dim=head_dim, mlp_width=mlp_width, vocab_size=vocab_size, max_length=max_length)
         check_heads("bert", width, num_heads, num_kv_heads, head_dim, positions)
+        check_rates("bert", dropout=dropout, attention_dropout=attention_dropout)
+        check_above_zero("bert", norm_epsilon=norm_epsilon, logit_cap=logit_cap, initializer_stddev=initializer_stddev)
+        if token_types < 0:
+            raise Mistake(f"bert.token_types: {token_types}. It must be at least 0, which leaves segments out.")
         init = None if initializer_stddev is None else TruncatedNormal(initializer_stddev)
         self.width, self.vocab_size, self.max_length = width, vocab_size, max_length
         self.positions, self.token_types, self.dropout_rate = positions, token_types, dropout
@@ -114,9 +118,10 @@ class Bert(nnx.Module):
             bias=norm_bias,
             dropout_rate=dropout,
         )
-        self.cuts = build_stacks(self, make_block, num_layers, parts, "bert.parts")
         self.final_norm = LayerNorm(width, epsilon=norm_epsilon, bias=norm_bias) if pre_norm else None
         self.pooler = Dense({"embed": width}, {"pooled": width}, init=init or FanIn()) if pooler else None
+        # Last: a part may have none of the names above.
+        self.cuts = build_stacks(self, make_block, num_layers, parts, "bert.parts")
 
     def __call__(
         self,

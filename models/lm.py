@@ -16,7 +16,7 @@ from models.layers.initializers import TruncatedNormal
 from models.layers.moe import MoE
 from models.layers.norm import LayerNorm, RMSNorm
 from models.layers.positions import sinusoidal
-from models.layers.sizes import check_heads, check_positive
+from models.layers.sizes import check_above_zero, check_heads, check_positive, check_rates
 from models.layers.stack import build_stacks, run_stacks
 from parallel.annotate import Randomness, Sums, dropout, part, shard
 
@@ -31,8 +31,8 @@ class DecoderLM(nnx.Module):
       num_kv_heads: key/value heads; None is num_heads, 1 multi-query, between them grouped-query.
       head_dim: None is width / num_heads.
       padded_heads: see SelfAttention; for a number of heads that the mesh does not divide.
-      positions: 'learned', 'sinusoidal' (added to the embedding), 'rotary', 'relative' (T5's, 32 buckets a layer, behind
-        the query only).
+      positions: 'learned', 'sinusoidal' (added to the embedding), 'rotary', 'relative' (T5's, 32 buckets a layer,
+        behind the query only).
       rotary_base: of the wavelengths.
       norm, norm_epsilon: 'layer' or 'rms'.
       activation, gated_mlp: act(up) or act(gate) * up.
@@ -43,9 +43,10 @@ class DecoderLM(nnx.Module):
       dropout, attention_dropout: rates.
       initializer_stddev: of the truncated normal that draws every kernel and table; None draws kernels with variance
         1/fan_in.
-      dtype: of the computation, 'float32' or 'bfloat16'. Routers, softmax, norms' statistics and logits are float32 always.
-      parts: {'early': 8, 'late': 4} cuts the stack into named parts, which may have rules of their own. With a mixture the
-        blocks counted are of `moe_every` layers each.
+      dtype: of the computation, 'float32' or 'bfloat16'. Routers, softmax, norms' statistics and logits are float32
+        always.
+      parts: {'early': 8, 'late': 4} cuts the stack into named parts, which may have rules of their own. With a
+        mixture the blocks counted are of `moe_every` layers each.
 
     Raises Mistake for sizes that don't go together.
     """
@@ -84,6 +85,9 @@ class DecoderLM(nnx.Module):
         check_positive("lm", num_layers=num_layers, width=width, num_heads=num_heads, num_kv_heads=num_kv_heads)
         check_positive("lm", head_dim=head_dim, mlp_width=mlp_width, vocab_size=vocab_size, max_length=max_length)
         check_heads("lm", width, num_heads, num_kv_heads, head_dim, positions)
+        check_rates("lm", dropout=dropout, attention_dropout=attention_dropout)
+        check_above_zero("lm", norm_epsilon=norm_epsilon, logit_cap=logit_cap, initializer_stddev=initializer_stddev)
+        check_above_zero("lm", rotary_base=rotary_base)
         if norm == "rms" and norm_bias:
             raise Mistake("lm.norm_bias: an 'rms' norm has none. Leave it out, or take lm.norm = 'layer'.")
         _check_moe(moe, moe_every, num_layers)
@@ -115,7 +119,7 @@ class DecoderLM(nnx.Module):
                 init=init,
             )
             if mixture:
-                mlp = moe.layer(width, mlp_width, act=activation, gated=gated_mlp, bias=mlp_bias, init=init)
+                mlp = moe.layer(width, mlp_width, act=act, gated=gated_mlp, bias=mlp_bias, init=init)
             else:
                 mlp = FeedForward(width, mlp_width, act=act, gated=gated_mlp, bias=mlp_bias, init=init)
             return TransformerBlock(
@@ -135,9 +139,10 @@ class DecoderLM(nnx.Module):
             Embedding(max_length, width, rows_name="position", init=table) if positions == "learned" else None
         )
         make_block = (lambda: MixtureBlock(make_layer, moe_every)) if moe else (lambda: make_layer(False))
-        self.cuts = build_stacks(self, make_block, num_layers // moe_every if moe else num_layers, parts, "lm.parts")
         self.final_norm = make_norm(width)
         self.output = None if tied else Dense({"embed": width}, {"vocab": vocab_size}, bias=False, init=init)
+        # Last: a part may have none of the names above.
+        self.cuts = build_stacks(self, make_block, num_layers // moe_every if moe else num_layers, parts, "lm.parts")
 
     def __call__(
         self,
@@ -194,6 +199,8 @@ def _check_moe(moe: MoE | None, moe_every: int, num_layers: int) -> None:
         if moe_every != 2:
             raise Mistake(f"lm.moe_every: {moe_every} has no effect without a mixture of experts. Set lm.moe = @moe().")
         return
+    if not isinstance(moe, MoE):
+        raise Mistake(f"lm.moe: {moe!r} is not a mixture of experts. Write @moe(), with its parentheses.")
     if moe.routing == "expert_choice":
         raise Mistake(
             "moe.routing: 'expert_choice' looks at tokens that come later, so a causal decoder can't have it. "

@@ -15,7 +15,8 @@ from models.layers.block import TransformerBlock
 from models.layers.initializers import TruncatedNormal
 from models.layers.norm import LayerNorm
 from models.layers.patches import PatchEmbedding, pair
-from models.vit import IMAGE_AXES, block_maker, check_sizes
+from models.layers.sizes import check_above_zero, check_positive, check_rates
+from models.vit import IMAGE_AXES, block_maker
 from parallel.annotate import Randomness, Sums, param, part, run_blocks, shard, stack
 
 AUDIO_AXES = ("batch", "frames", "mels", "channels")
@@ -64,9 +65,11 @@ class Mbt(nnx.Module):
         initializer_stddev: float | None = None,
         dtype: Literal["float32", "bfloat16"] = "float32",
     ):
-        check_sizes("mbt", num_layers=num_layers, width=width, num_heads=num_heads, mlp_width=mlp_width)
-        check_sizes("mbt", image_channels=image_channels, audio_channels=audio_channels)
-        check_sizes("mbt", fusion_layer=fusion_layer, bottleneck_tokens=bottleneck_tokens)
+        check_positive("mbt", num_layers=num_layers, width=width, num_heads=num_heads, mlp_width=mlp_width)
+        check_positive("mbt", image_channels=image_channels, audio_channels=audio_channels)
+        check_positive("mbt", fusion_layer=fusion_layer, bottleneck_tokens=bottleneck_tokens)
+        check_rates("mbt", dropout=dropout, attention_dropout=attention_dropout)
+        check_above_zero("mbt", norm_epsilon=norm_epsilon, initializer_stddev=initializer_stddev)
         if fusion_layer >= num_layers:
             raise Mistake(
                 f"mbt.fusion_layer: {fusion_layer} leaves none of mbt.num_layers = {num_layers} for the fusion. "

@@ -14,6 +14,7 @@ from models.layers.dense import FeedForward, activation
 from models.layers.initializers import TruncatedNormal
 from models.layers.norm import LayerNorm
 from models.layers.patches import PatchEmbedding, pair
+from models.layers.sizes import check_above_zero, check_positive, check_rates
 from models.layers.stack import build_stacks, run_stacks
 from parallel.annotate import Randomness, part, shard
 
@@ -61,8 +62,10 @@ class Vit(nnx.Module):
         initializer_stddev: float | None = None,
         dtype: Literal["float32", "bfloat16"] = "float32",
     ):
-        check_sizes("vit", num_layers=num_layers, width=width, num_heads=num_heads, mlp_width=mlp_width)
-        check_sizes("vit", channels=channels)
+        check_positive("vit", num_layers=num_layers, width=width, num_heads=num_heads, mlp_width=mlp_width)
+        check_positive("vit", channels=channels)
+        check_rates("vit", dropout=dropout, attention_dropout=attention_dropout)
+        check_above_zero("vit", norm_epsilon=norm_epsilon, initializer_stddev=initializer_stddev)
         init = None if initializer_stddev is None else TruncatedNormal(initializer_stddev)
         self.width, self.pool_kind, self.dtype = width, pool, jnp.dtype(dtype)
         self.embeddings = PatchEmbedding(
@@ -146,10 +149,3 @@ def one_document(x_BSD: jax.Array) -> Context:
     batch, length = x_BSD.shape[:2]
     whole_BS = jnp.ones((batch, length), jnp.int32)
     return Context(whole_BS, jnp.broadcast_to(jnp.arange(length, dtype=jnp.int32), (batch, length)))
-
-
-def check_sizes(family: str, **sizes: int) -> None:
-    """Raises Mistake for a size below 1."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise Mistake(f"{family}.{name}: {size}. It must be at least 1.")

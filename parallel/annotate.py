@@ -1,10 +1,11 @@
-"""All that models may import from `parallel`: five verbs and what they speak of.
+"""All that models may import from `parallel`: six verbs and what they speak of.
 
     param(shape, names, init)               declares a parameter whose dimensions have logical names
     shard(x, 'batch', 'length', 'embed')    says which logical axis each dimension of an activation is
     run_blocks(blocks, x, ...)              runs equal, stacked blocks one after another: a scan, or a pipeline
     attend(q, k, v, ...)                    attention: one kernel, a ring, heads exchanged
     convolve(x, kernel, ...)                a convolution: whole images, or shards that exchange their edges
+    apart(function, shared, *arrays, ...)   rows that know nothing of each other: all at once, or each device its own
 
 Without an active layout they are plain single-device code. With one (`with activate(layout):`) the layout decides what
 each means on its mesh; the model does not change.
@@ -31,6 +32,7 @@ __all__ = [
     "Randomness",
     "Sums",
     "activate",
+    "apart",
     "attend",
     "convolve",
     "dropout",
@@ -60,6 +62,10 @@ class ActiveLayout(Protocol):
     def convolve(
         self, x_BHWC: jax.Array, kernel_HWIO: jax.Array, names: tuple[str, ...], name: str, part: str, **options
     ) -> jax.Array: ...
+
+    def apart(
+        self, function: Callable, shared: Any, arrays: tuple[jax.Array, ...], axis: str, name: str, part: str, **options
+    ) -> Any: ...
 
 
 _layout: contextvars.ContextVar[ActiveLayout | None] = contextvars.ContextVar("layout", default=None)
@@ -165,3 +171,18 @@ def convolve(
     if layout is None:
         return convolution(x_BHWC, kernel_HWIO, **options)
     return layout.convolve(x_BHWC, kernel_HWIO, names, name, _part.get(), **options)
+
+
+def apart(
+    function: Callable, shared: Any, *arrays: jax.Array, axis: str, name: str, what: str, whole: tuple[str, ...] = ()
+) -> Any:
+    """function(shared, *arrays), for what a partitioner can't cut, such as a sort over all rows.
+
+    arrays and results are [rows, ...], rows being the logical `axis`; a result's row must depend on the same row of the
+    arrays alone, whichever others there are. `name` is the result's own. Raises Mistake, beginning with `what` (such as
+    "moe.dispatch: 'sorted'"), under a layout that can't have it: a pipeline, or one that splits any of the axes `whole`.
+    """
+    layout = _layout.get()
+    if layout is None:
+        return function(shared, *arrays)
+    return layout.apart(function, shared, arrays, axis, name, _part.get(), what=what, whole=whole)

@@ -21,8 +21,8 @@ AXES: dict[str, str] = {
     "head_dim": "the dimension of one attention head",
     "vocab": "tokens of the vocabulary",
     # Mixture of experts.
-    "group": "groups of tokens that are routed together, before the exchange between experts' devices",
-    "expert_group": "the same groups after the exchange, where 'expert' is split",
+    "group": "groups of tokens that are routed together, where they come from; without a rule it follows 'batch'",
+    "expert_group": "the same groups where their experts are; without a rule it has what 'expert' leaves of 'group'",
     "expert": "experts of a mixture",
     "expert_embed": "the model dimension of an expert's weights",
     "expert_mlp": "the hidden dimension of an expert",

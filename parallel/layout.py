@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from mistake import Mistake, nearest
 from parallel import axes
 from parallel.annotate import scan_layers
+from parallel.apart import run_apart
 from parallel.attention import attention
 from parallel.convolution import convolution
 from parallel.modes import Modes, PartModes, Parts
@@ -271,6 +272,34 @@ class Layout:
         from parallel import spatial
 
         return spatial.convolve(self.mesh, resolved.spec, x_BHWC, kernel_HWIO, **options)
+
+    def apart(
+        self,
+        function: Callable,
+        shared: Any,
+        arrays: tuple,
+        axis: str,
+        name: str,
+        part: str,
+        *,
+        what: str,
+        whole: Names,
+    ) -> Any:
+        """annotate.apart under this layout."""
+        modes = self.parts.of(_path(part, name))
+        if modes.pipeline.schedule is not None:
+            raise Mistake(f"{what} can't be in a pipeline. Take another, or leave pipeline.schedule out.")
+        for rule in (rule for table in modes.tables.values() for rule in table.values()):
+            if rule.name in whole and rule.mesh_axes:
+                raise Mistake(
+                    f"{what} can't be where {rule.name!r} is split, as it is by {rule}. Take another, or no such rule."
+                )
+        first = arrays[0]
+        rest = (None,) * (first.ndim - 1)
+        rows = self.resolve("activations", _path(part, name), first.shape, (axis, *rest), first.dtype)
+        if self.mesh is None or not rows.split[0]:
+            return function(shared, *arrays)
+        return run_apart(self.mesh, rows.split[0], function, shared, arrays)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[list[Resolved]]:

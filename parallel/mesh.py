@@ -54,6 +54,8 @@ class MeshAxes:
             raise Mistake(
                 f"mesh.num_devices: {num_devices!r}. A number of devices is a positive integer, or None for all."
             )
+        if simulated_devices < 0:
+            raise Mistake(f"mesh.simulated_devices: {simulated_devices} is not a number of devices. 0 simulates none.")
         self.axes, self.slices = dict(axes), dict(slices or {})
         self.num_devices, self.simulated_devices = num_devices, simulated_devices
 

@@ -57,7 +57,22 @@ def rule_for(table: Table, name: str, tensor: str) -> Rule | None:
         for rule in table.values()
         if rule.name == name and rule.activation and fnmatchcase(tensor, rule.activation)
     ]
-    return max(own, key=lambda rule: (rule.activation == tensor, len(rule.activation)), default=table.get(name))
+    default = table.get(name) or _implied(table, name)
+    return max(own, key=lambda rule: (rule.activation == tensor, len(rule.activation)), default=default)
+
+
+def _implied(table: Table, name: str) -> Rule | None:
+    """Where nothing is said of them, groups of tokens are where their examples are, and stay there as far as the experts
+    that they are sent to leave room.
+    """
+    if name == "group":
+        return table.get("batch")
+    group, expert = table.get("group") or table.get("batch"), table.get("expert")
+    if name != "expert_group" or group is None:
+        return None
+    taken = expert.mesh_axes if expert else ()
+    left = tuple(axis for axis in group.mesh_axes if axis not in taken)
+    return dataclasses.replace(group, mesh_axes=left) if left else None
 
 
 @gin.configurable("rules")
@@ -109,17 +124,20 @@ class Rules:
 def _rule(binding: str, key: str, value: Value, mesh_axes: dict[str, int], place: str) -> Rule:
     if not isinstance(key, str):
         raise Mistake(f"{binding}: {key!r} is not a logical axis: a name in quotes is meant.")
-    activation, _, name = key.removesuffix("?").rpartition(".")
+    activation, dot, name = key.removesuffix("?").rpartition(".")
+    if dot and not activation:
+        raise Mistake(
+            f"{binding}: {key!r} names no activation before its point. Write {key.lstrip('.')!r} for all of them."
+        )
     axes.require(name, binding)
     if not (value is None or isinstance(value, (str, tuple, list))):
         raise Mistake(f"{binding}: {name!r} -> {value!r}. A value is a mesh axis, a tuple of them, or None.")
     values = () if value is None else (value,) if isinstance(value, str) else tuple(value)
     for axis in values:
-        if axis not in mesh_axes:
+        if not isinstance(axis, str) or axis not in mesh_axes:
             known = ", ".join(mesh_axes)
-            raise Mistake(
-                f"{binding}: {name!r} -> {axis!r}, which is not a mesh axis. {nearest(str(axis), mesh_axes)} mesh.axes has: {known}."
-            )
+            hint = " ".join(filter(None, (nearest(str(axis), mesh_axes), f"mesh.axes has: {known}.")))
+            raise Mistake(f"{binding}: {name!r} -> {axis!r}, which is not a mesh axis. {hint}")
     if len(set(values)) != len(values):
         raise Mistake(f"{binding}: {name!r} -> {values} names a mesh axis twice.")
     return Rule(binding, name, values, key.endswith("?"), place, activation)

@@ -15,10 +15,12 @@ class Batch:
       accumulation: passes a step; their gradients are added before the update. With `size` alone it is 1.
 
     Raises Mistake, with the numbers that would work, when they don't go together.
+    given: the bindings that said it.
     """
 
     def __init__(self, size: int | None = None, microbatch_size: int | None = None, accumulation: int | None = None):
         given = {"batch.size": size, "batch.microbatch_size": microbatch_size, "batch.accumulation": accumulation}
+        self.given = [name for name, value in given.items() if value is not None]
         for name, value in given.items():
             if value is not None and value < 1:
                 raise Mistake(f"{name}: {value} is not a positive number of examples or passes.")

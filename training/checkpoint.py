@@ -4,6 +4,7 @@
 
 import importlib.metadata
 import pathlib
+from collections.abc import Sequence
 from typing import Any, Self
 
 import gin
@@ -11,7 +12,7 @@ import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as managers
 
-from mistake import Mistake
+from mistake import Mistake, nearest
 from training.state import TrainState
 
 _VERSIONED = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain")
@@ -52,6 +53,14 @@ class CheckpointPolicy:
                 raise Mistake(f"checkpoint.{name}: {value} is not a number of steps.")
         if keep_best < 1:
             raise Mistake(f"checkpoint.keep_best: {keep_best}; to keep none by a metric, leave checkpoint.best out.")
+        if best == "":
+            raise Mistake("checkpoint.best: '' is not the name of a metric. Name one, such as 'loss', or leave it out.")
+        for name, value, default in (("best_mode", best_mode, "min"), ("keep_best", keep_best, 1)):
+            if best is None and value != default:
+                raise Mistake(
+                    f"checkpoint.{name}: {value!r} has no effect without checkpoint.best. Name a metric there, or leave "
+                    "this out."
+                )
         self.every, self.best, self.skip_damaged = every, best, skip_damaged
         policies: list[Any] = [managers.LatestN(keep_last)]
         if keep_every:
@@ -67,21 +76,34 @@ class CheckpointPolicy:
             )
         self.preservation = managers.AnyPreservationPolicy(policies)
 
+    def check(self, metrics: Sequence[str]) -> None:
+        """Raises Mistake when evaluation, which gives `metrics`, has none called `best`."""
+        if self.best is not None and self.best not in metrics:
+            hint = " ".join(filter(None, (nearest(self.best, metrics), f"It has: {', '.join(metrics)}.")))
+            raise Mistake(f"checkpoint.best: evaluation has no metric {self.best!r}. {hint}")
+
 
 class DamagedCheckpoint(Exception):
     """A checkpoint that is there but can't be read. The message names it and says how to go on."""
 
 
 class Checkpoints:
-    """The checkpoints of one workdir. Use as a context manager: leaving it waits for what is still being written."""
+    """The checkpoints of one workdir. Use as a context manager: leaving it waits for what is still being written.
 
-    def __init__(self, workdir: pathlib.Path, policy: CheckpointPolicy):
+    read_only: changes nothing there; a run may be writing.
+    """
+
+    def __init__(self, workdir: pathlib.Path, policy: CheckpointPolicy, read_only: bool = False):
+        self._read_only = read_only
         self.folder, self.policy = pathlib.Path(workdir).absolute() / "checkpoints", policy
         # Every save is this class's own decision; a policy of Orbax's would let it skip one.
         options = ocp.CheckpointManagerOptions(
             preservation_policy=policy.preservation,
             save_decision_policy=managers.FixedIntervalPolicy(1),
-            cleanup_tmp_directories=True,
+            # What is half written may be another process's.
+            cleanup_tmp_directories=not read_only,
+            create=not read_only,
+            read_only=read_only,
             enable_async_checkpointing=True,
         )
         # Named ahead, so that a checkpoint can be asked for its shapes before it is read.
@@ -165,11 +187,11 @@ class Checkpoints:
 
     def _put_aside(self, steps: list[int]) -> None:
         """Damaged checkpoints make way for those that will be written at the same steps; nothing is deleted."""
-        for step in steps:
+        for step in () if self._read_only else steps:
             aside = self.folder.parent / "damaged_checkpoints" / str(step)
             aside.parent.mkdir(exist_ok=True)
             (self.folder / str(step)).rename(aside)
-        if steps:
+        if steps and not self._read_only:
             self._manager.reload()
 
 

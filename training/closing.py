@@ -138,7 +138,7 @@ def _next_commands(gin_files: list[str], workdir: pathlib.Path) -> list[NextComm
         NextCommand("which rule put each tensor where, and how many bytes a device holds", f"{run} --mode=explain"),
         NextCommand("the same model on other meshes: same losses, same gradients", f"{run} --mode=prove"),
         NextCommand(
-            "the same run with every weight sharded (ZeRO-3), by one more file",
+            "the same run with weights, gradients and optimizer state shared out (ZeRO-3), by one more file",
             f"{run} --gin_file=configs/parallel/zero3.gin --workdir={here}_zero3",
         ),
     ]

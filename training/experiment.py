@@ -4,8 +4,13 @@ from typing import Any, Literal
 
 import gin
 
+from data.packages import locate
 from mistake import Mistake
+from models.pretrained.tensors import tensor_files
 from training.batch import Batch
+from training.config import name_of
+
+FRESH = ("head.*", "encoder.pooler.*")
 
 
 @gin.configurable("experiment")
@@ -42,7 +47,7 @@ class Experiment:
         ema_decay: float | None = None,
         non_finite: Literal["stop", "skip"] = "stop",
         init_from: str | None = None,
-        fresh: tuple = ("head.*", "encoder.pooler.*"),
+        fresh: tuple[str, ...] = FRESH,
         write_model: bool = False,
         log_every: int = 10,
         eval_every: int = 0,
@@ -78,27 +83,53 @@ class Experiment:
             ema_decay,
             non_finite,
         )
+        if init_from == "":
+            raise Mistake("experiment.init_from: '' is no folder. Name one, or leave it out.")
+        if init_from is not None:
+            _check_there(init_from)
+        elif tuple(fresh) != FRESH:
+            raise Mistake(f"experiment.fresh: {fresh} has no effect without experiment.init_from. Leave it out.")
         self.init_from, self.fresh = init_from, tuple(fresh)
         self.write_model = write_model
         self.log_every, self.eval_every = log_every, eval_every
         self.eval_batch_size = eval_batch_size or self.batch.size
         self.stop_at_end_of_data = stop_at_end_of_data
-        vocabulary = getattr(getattr(model, "encoder", None), "vocab_size", None)
-        if vocabulary is not None and not hasattr(data, "vocab_size"):
-            raise Mistake(
-                f"experiment.data: the model reads tokens, and a batch of this has none: {', '.join(data.features())}."
-            )
-        if vocabulary is not None and data.vocab_size > vocabulary:
-            raise Mistake(
-                f"bert.vocab_size: {vocabulary}, and the data's tokenizer has {data.vocab_size} tokens. It must be at least that."
-            )
+        _check_vocabulary(model, data)
         classes = getattr(model, "num_classes", None)
-        if classes != getattr(data, "num_classes", classes):
+        if classes is not None and classes != getattr(data, "num_classes", classes):
             raise Mistake(
                 f"experiment.data: it has {data.num_classes} classes, and the model's head has {classes}. Set both num_classes to the same."
             )
 
 
 def _require_methods(name: str, value: Any, methods: tuple[str, ...], meant: str) -> None:
+    if isinstance(value, type):
+        raise Mistake(f"experiment.{name}: this is the class {value.__name__} itself. Write it with (): {meant}.")
     if not all(hasattr(value, method) for method in methods):
-        raise Mistake(f"experiment.{name}: {type(value).__name__} is not {meant}.")
+        raise Mistake(f"experiment.{name}: {name_of(value)} is not {meant}.")
+
+
+def _check_there(init_from: str) -> None:
+    """Raises Mistake unless there are files of tensors where `init_from` says."""
+    found = locate(init_from, "experiment.init_from")
+    try:
+        tensor_files(found)
+    except Mistake as mistake:
+        raise Mistake(f"experiment.init_from: {found}: {mistake}") from None
+
+
+def _check_vocabulary(model: Any, data: Any) -> None:
+    """Raises Mistake for a model of tokens whose data has none, or more of them than the model."""
+    for part in ("encoder", "decoder"):
+        reader = getattr(model, part, None)
+        vocabulary = getattr(reader, "vocab_size", None)
+        if vocabulary is None:
+            continue
+        if not hasattr(data, "vocab_size"):
+            fields = ", ".join(data.features())
+            raise Mistake(f"experiment.data: {name_of(reader)} reads tokens, and a batch of this has none: {fields}.")
+        if data.vocab_size > vocabulary:
+            raise Mistake(
+                f"{name_of(reader)}.vocab_size: {vocabulary}, and the data's tokenizer has {data.vocab_size} tokens. "
+                "It must be at least that."
+            )

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import os
 import pathlib
 from collections.abc import Iterable
 
@@ -91,7 +92,7 @@ def parse(argv: list[str], modes: Iterable[str]) -> Flags:
         raise Mistake(f"--mode: {found.mode!r} is not a mode. {nearest(found.mode, modes)} All: {', '.join(modes)}.")
     if found.simulated_devices is not None and found.simulated_devices < 1:
         raise Mistake(f"--simulated_devices: {found.simulated_devices} is not a number of devices.")
-    if found.workdir is not None and (str(found.workdir) == "." or found.workdir.is_file()):
+    if found.workdir is not None and not _may_be_a_folder(found.workdir):
         raise Mistake(
             f"--workdir: {str(found.workdir)!r} is not a folder for a run. Name one, such as --workdir=/tmp/run."
         )
@@ -99,3 +100,10 @@ def parse(argv: list[str], modes: Iterable[str]) -> Flags:
     return Flags(
         found.gin_file, bindings, found.mode, found.workdir, found.simulated_devices, found.allow_config_change, command
     )
+
+
+def _may_be_a_folder(workdir: pathlib.Path) -> bool:
+    """Whether nothing is in the way of a folder there; that it can be written, who writes it finds out."""
+    if str(workdir) == "." or "\0" in str(workdir):
+        return False
+    return not any(os.path.exists(place) and not os.path.isdir(place) for place in (workdir, *workdir.parents))

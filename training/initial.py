@@ -10,10 +10,11 @@ import numpy as np
 
 from data.packages import locate
 from mistake import Mistake
-from models.pretrained import import_checkpoint, load_for_init
-from models.pretrained.checkpoint import Checkpoint, write_ours
-from models.pretrained.folder import writing
+from models.pretrained import folder, import_checkpoint, load_for_init
+from models.pretrained.checkpoint import FAMILIES, Checkpoint, write_ours
+from models.pretrained.table import problems
 from training.checkpoint import Checkpoints
+from training.config import name_of
 from training.console import TrainingConsole
 from training.program import Program
 from training.state import TrainState
@@ -78,17 +79,48 @@ def _check_same_model(settings: Mapping[str, object], bound: Mapping[str, str]) 
         raise Mistake("\n".join(faults))
 
 
-def write_model(program: Program, state: TrainState, bound: Mapping[str, str], folder: pathlib.Path) -> None:
+def check_model_to_write(program: Program, bound: Mapping[str, str], target: pathlib.Path) -> None:
+    """Raises Mistake, before a run that is to end as a pretrained model, for one that no checkpoint has a place for, and
+    where `write_model` couldn't write.
+    """
+    encoder = name_of(getattr(program.experiment.model, "encoder", None))
+    if encoder not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise Mistake(f"experiment.write_model: the model is no encoder of a family that can be written: {known}.")
+    family, head = FAMILIES[encoder], _head(program)
+    shapes = {path: tuple(declared.shape) for path, declared in program.declared.items()}
+    classes = getattr(program.experiment.model, "num_classes", 0)
+    try:
+        faults = problems(shapes, family.shapes(_settings(bound), head, classes))
+        folder.check(target, overwrite=True)
+    except Mistake as mistake:
+        raise Mistake(f"experiment.write_model: {mistake}") from None
+    if faults:
+        raise Mistake(
+            "\n  ".join([f"experiment.write_model: a checkpoint of {encoder} has other parameters than this.", *faults])
+        )
+
+
+def write_model(program: Program, state: TrainState, bound: Mapping[str, str], target: pathlib.Path) -> None:
     """The weights (the average, where one is kept) and bindings of the model, as `python -m models.pretrained export` reads them."""
     weights = state.params if state.ema is None else state.ema
     params = {path: np.asarray(value) for path, value in weights.items()}
-    # Parameters of the encoder are under its own name, 'bert', in a configuration.
-    settings = {
+    checkpoint = Checkpoint(params, _settings(bound), _head(program))
+    with folder.writing(target, overwrite=True) as partial:
+        write_ours(checkpoint, partial, "model.gin -- the model that this run ended with.")
+        if hasattr(program.experiment.data, "tokenizer"):
+            program.experiment.data.tokenizer.save(partial)
+
+
+def _head(program: Program) -> str | None:
+    """The head of the run's objective, by the name that checkpoints give it."""
+    return FAMILIES[name_of(program.experiment.model.encoder)].objective_head(program.experiment.model)
+
+
+def _settings(bound: Mapping[str, str]) -> dict[str, object]:
+    """The bindings that decide the model. Parameters of the encoder are under its own name, 'bert', in a configuration."""
+    return {
         name: ast.literal_eval(value)
         for name, value in bound.items()
         if name.startswith("bert.") and name.rpartition(".")[2] not in _NOT_OF_THE_WEIGHTS
     }
-    with writing(folder, overwrite=True) as partial:
-        write_ours(Checkpoint(params, settings, None), partial, "model.gin -- the model that this run ended with.")
-    if hasattr(program.experiment.data, "tokenizer"):
-        program.experiment.data.tokenizer.save(folder)

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import pathlib
 import time
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -53,15 +54,28 @@ class Outcome:
 
 
 def train(
-    program: Program, policy: CheckpointPolicy, workdir: pathlib.Path, configuration: Config, console: TrainingConsole
+    program: Program,
+    policy: CheckpointPolicy,
+    workdir: pathlib.Path,
+    configuration: Config,
+    console: TrainingConsole,
+    begin: Callable[[], None],
 ) -> Outcome:
-    """Trains to experiment.steps from the newest checkpoint in `workdir`, or from the start."""
-    with Checkpoints(workdir, policy) as checkpoints, StopRequest() as stop:
+    """Trains to experiment.steps from the newest checkpoint in `workdir`, or from the start.
+
+    begin: called before the first step is taken, when nothing can be refused any more. Until then the files in
+      `workdir` are as they were.
+    """
+    with Checkpoints(workdir, policy) as checkpoints, StopRequest() as stop, contextlib.ExitStack() as opened:
         state, run = initial(program, checkpoints, configuration.values(), console)
         start = int(run["step"])
-        primary = jax.process_index() == 0
-        with Sinks(workdir, start_step=start, enabled=primary) as sinks, console:
-            loop = _Loop(program, policy, checkpoints, sinks, console, configuration.operative(), run, workdir)
+
+        def open_sinks() -> Sinks:
+            begin()
+            return opened.enter_context(Sinks(workdir, start_step=start, enabled=jax.process_index() == 0))
+
+        with console:
+            loop = _Loop(program, policy, checkpoints, open_sinks, console, configuration.operative(), run, workdir)
             status = loop.run(state, start, stop)
         return Outcome(
             status,
@@ -78,9 +92,9 @@ def train(
 class _Loop:
     """One pass from a step to the end; see `train`."""
 
-    def __init__(self, program, policy, checkpoints, sinks, console, config_text, run: dict, workdir):
+    def __init__(self, program, policy, checkpoints, open_sinks, console, config_text, run: dict, workdir):
         self.program, self.policy, self.checkpoints = program, policy, checkpoints
-        self.sinks, self.console, self.config_text, self.workdir = sinks, console, config_text, workdir
+        self.open_sinks, self.console, self.config_text, self.workdir = open_sinks, console, config_text, workdir
         self.seconds_before, self.began = run["seconds"], time.monotonic()
         self.window: Sums = {name: tuple(pair) for name, pair in run["window"].items()}
         # Steps whose sums are not on the host yet: (step, sums, batch). The batch is kept for inspection should it be
@@ -120,6 +134,8 @@ class _Loop:
             for rows in loader:
                 batch = self.program.global_batch(rows, size)
                 self._compile(batch)
+                if self.step == start:
+                    self.sinks = self.open_sinks()
                 self.state, sums = self.program.train_step(self.state, batch)
                 self.step += 1
                 self.pending.append((self.step, sums, batch))
@@ -226,10 +242,8 @@ class _Loop:
         with self.clock.paused():
             self.evaluation = evaluate(self.program, params)
         self.evaluated_at = self.step
-        if self.policy.best and self.policy.best not in self.evaluation:
-            raise Mistake(
-                f"checkpoint.best: evaluation has no metric {self.policy.best!r}. It has: {', '.join(self.evaluation)}."
-            )
+        # A metric that the objective has may still have no value here: nothing of the split has a weight.
+        self.policy.check(list(self.evaluation))
         self.sinks.write(self.step, "eval", self.evaluation)
         self.console.evaluation(self.step, "eval", self.evaluation)
 

@@ -1,6 +1,7 @@
 """What train.py can do with a configuration: each mode takes the flags and gives the exit status."""
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -18,13 +19,13 @@ from training.closing import Started, close, explain, primary
 from training.console import TrainingConsole
 from training.evaluate import evaluate
 from training.flags import Flags
-from training.initial import write_model
+from training.initial import check_model_to_write, write_model
 from training.loop import train
 from training.program import Program
 from training.prove import prove
 from training.report import write_report
-from training.setup import Setup, build, located
-from training.sinks import Sinks
+from training.setup import build, located, read
+from training.sinks import as_line
 
 CONFIG, LAYOUT, REPORT, MODEL = "config.gin", "layout.json", "report.html", "model"
 
@@ -35,14 +36,18 @@ def train_mode(flags: Flags) -> int:
     workdir = flags.require_workdir()
     setup = build(flags)
     text = setup.config.operative()
-    _claim(workdir, text, setup, flags)
+    _check_same_configuration(workdir, text, flags)
+    _make(workdir)
     console = TrainingConsole(
         setup.program.experiment.steps, enabled=primary(), plain_every=setup.program.experiment.log_every
     )
     for note in setup.config.notes:
         console.warn(note)
     with located(setup.config):
-        outcome = train(setup.program, setup.policy, workdir, setup.config, console)
+        if setup.program.experiment.write_model:
+            check_model_to_write(setup.program, setup.config.values(), workdir / MODEL)
+        begin = functools.partial(_describe, workdir, text, setup.program)
+        outcome = train(setup.program, setup.policy, workdir, setup.config, console, begin)
     if outcome.status == faults.DONE:
         report = close(setup.program, outcome, workdir, text, started)
         if primary():
@@ -54,19 +59,29 @@ def train_mode(flags: Flags) -> int:
 
 
 def eval_mode(flags: Flags) -> int:
-    """Evaluates the newest checkpoint of the workdir."""
+    """Evaluates the newest checkpoint of the workdir, in which it changes nothing: metrics.jsonl is the record of the
+    run, which may be training there now. It shows the line that the record would have.
+    """
     workdir = flags.require_workdir()
+    nothing = f"--workdir: {workdir} has no checkpoint to evaluate. Train there first, or name the workdir of a run."
+    if not _has_checkpoint(workdir):
+        raise Mistake(nothing)
     setup = build(flags)
     program = setup.program
-    with located(setup.config), Checkpoints(workdir, setup.policy) as checkpoints:
-        restored = checkpoints.restore(program.abstract_state, program.state_sharding)
-    if restored is None:
-        raise Mistake(f"--workdir: {workdir} has no checkpoint to evaluate.")
-    state, run = restored
-    values = evaluate(program, state.params if state.ema is None else state.ema)
-    with Sinks(workdir, start_step=None, enabled=primary()) as sinks:
-        sinks.write(run["step"], "eval", values)
-    TrainingConsole(run["step"], enabled=primary()).evaluation(run["step"], "eval", values)
+    _check_same_configuration(workdir, setup.config.operative(), flags)
+    console = TrainingConsole(program.experiment.steps, enabled=primary())
+    for note in setup.config.notes:
+        console.warn(note)
+    with located(setup.config):
+        with Checkpoints(workdir, setup.policy, read_only=True) as checkpoints:
+            restored = checkpoints.restore(program.abstract_state, program.state_sharding)
+        if restored is None:
+            raise Mistake(nothing)
+        state, run = restored
+        values = evaluate(program, state.params if state.ema is None else state.ema)
+    console.evaluation(run["step"], "eval", values)
+    if primary():
+        print(as_line({"step": run["step"], "split": "eval"}, values))
     return faults.DONE
 
 
@@ -75,13 +90,14 @@ def explain_mode(flags: Flags) -> int:
     device.
     """
     setup = build(flags, devices=None)
+    if flags.workdir is not None:
+        _make(flags.workdir)
     explained = explain(setup.program)
     console = rich.console.Console(width=None if os.isatty(1) else 160)
     for note in setup.config.notes:
         console.print(f"[yellow]note[/]  {note}")
     render(explained, console)
     if flags.workdir is not None:
-        flags.workdir.mkdir(parents=True, exist_ok=True)
         replace_file(flags.workdir / LAYOUT, json.dumps(explained.to_json(), indent=1).encode())
         console.print(f"written to {flags.workdir / LAYOUT}")
     return faults.DONE
@@ -94,28 +110,51 @@ def prove_mode(flags: Flags) -> int:
     if flags.simulated_devices is None:
         flags = dataclasses.replace(flags, bindings=["mesh.simulated_devices=8", *flags.bindings])
     own = build(flags, devices=None)
+    for layout in own.proof.layouts:
+        read(flags, [layout], own.proof.bindings(1))  # What is wrong with one is said before the first runs.
 
     def built(files: Sequence[str], bindings: Sequence[str]) -> Program:
         return build(flags, files, bindings).program
 
     console = rich.console.Console(width=None if os.isatty(1) else 140)
-    return faults.DONE if prove(own.proof, own.mesh.fits(len(jax.devices())), built, console) else faults.FAULT
+    whole_batch = getattr(own.program.experiment.model, "whole_batch", False)
+    agreed = prove(own.proof, own.mesh.fits(len(jax.devices())), whole_batch, built, console)
+    return faults.DONE if agreed else faults.FAULT
 
 
-def _claim(workdir: pathlib.Path, text: str, setup: Setup, flags: Flags) -> None:
-    """Writes config.gin and layout.json; refuses a workdir whose run had another configuration."""
+def _has_checkpoint(workdir: pathlib.Path) -> bool:
+    return any((workdir / "checkpoints").glob("[0-9]*"))
+
+
+def _check_same_configuration(workdir: pathlib.Path, text: str, flags: Flags) -> None:
+    """Refuses a workdir whose run had another configuration than `text`, unless the flags allow it."""
     old = workdir / CONFIG
-    if old.exists() and any((workdir / "checkpoints").glob("[0-9]*")):
-        changes = config.difference(old.read_text(), text)
-        if changes and not flags.allow_config_change:
-            raise Mistake(
-                f"--workdir: the run in {workdir} had another configuration:\n{changes}\n"
-                "Take another workdir, or go on with the new configuration: --allow_config_change."
-            )
-    if primary():
+    if not old.exists() or not _has_checkpoint(workdir) or flags.allow_config_change:
+        return
+    if changes := config.difference(old.read_text(), text):
+        raise Mistake(
+            f"--workdir: the run in {workdir} had another configuration:\n{changes}\n"
+            "Take another workdir, or go on with the new configuration: --allow_config_change."
+        )
+
+
+def _make(workdir: pathlib.Path) -> None:
+    """Makes the folder, if it isn't there; Mistake where that can't be, or nothing may be written in it."""
+    try:
         workdir.mkdir(parents=True, exist_ok=True)
-        replace_file(old, text.encode())
-        replace_file(workdir / LAYOUT, json.dumps(explain(setup.program).to_json(), indent=1).encode())
+    except OSError as error:
+        raise Mistake(f"--workdir: {workdir} can't be made: {error.strerror}. Name another folder.") from None
+    if not os.access(workdir, os.W_OK | os.X_OK):
+        raise Mistake(
+            f"--workdir: nothing may be written in {workdir}. Name another folder, or change its permissions."
+        )
+
+
+def _describe(workdir: pathlib.Path, text: str, program: Program) -> None:
+    """Writes config.gin and layout.json."""
+    if primary():
+        replace_file(workdir / CONFIG, text.encode())
+        replace_file(workdir / LAYOUT, json.dumps(explain(program).to_json(), indent=1).encode())
 
 
 MODES: dict[str, Callable[[Flags], int]] = {

@@ -15,7 +15,9 @@ from parallel.layout import Layout, Resolved
 from parallel.parameters import Params, bind, declared
 from parallel.pipeline import one_f_one_b
 from parallel.randomness import Randomness
+from training.config import name_of
 from training.experiment import Experiment
+from training.fields import Fields
 from training.precision import Precision, with_master
 from training.slots import slot_names, slot_path
 from training.state import TrainState, fresh_state
@@ -28,6 +30,7 @@ class Program:
     Attributes:
       declared: the model's parameters. abstract_state: shapes and dtypes of the TrainState.
       parameters, slots, activations, inputs: what each tensor resolved to.
+      metrics: names of the values that an evaluation gives.
     """
 
     def __init__(self, experiment: Experiment, layout: Layout, precision: Precision | None = None):
@@ -60,11 +63,10 @@ class Program:
                 for path, d in self.declared.items()
             }
         self.slots = jax.tree.leaves((self._slots, self._ema))
+        self._check_batches()
         self.inputs = self._resolve_batch(experiment.batch.size)
-        self._resolve_batch(experiment.batch.microbatch_size)
-        self._resolve_batch(experiment.eval_batch_size)
         with layout.recording() as activations:
-            self._trace_abstractly()
+            self.metrics = self._trace_abstractly()
         self.activations = activations
         layout.remat.check({activation.path.rpartition(".")[2] for activation in activations})
         layout.check_used()
@@ -77,6 +79,21 @@ class Program:
 
         opt_state = self.abstract_state.opt_state
         return jax.tree_util.tree_map_with_path(resolve, opt_state, slot_names(opt_state, self.declared))
+
+    def _check_batches(self) -> None:
+        """Raises Mistake, beginning with the binding of its size, for a batch that the rules can't split."""
+        batch = self.experiment.batch
+        sizes = {batch.given[0]: batch.size, "experiment.eval_batch_size": self.experiment.eval_batch_size}
+        if batch.accumulation > 1:
+            said = "batch.accumulation" if "batch.accumulation" in batch.given else "batch.microbatch_size"
+            sizes[said] = batch.microbatch_size
+        for binding, size in sizes.items():
+            for name, feature in self.features.items():
+                try:
+                    self.layout.resolve("activations", f"batch.{name}", (size,), ("batch",), feature.dtype)
+                except Mistake as mistake:
+                    raise Mistake(f"{binding}: {mistake}") from None
+            self._resolve_batch(size)
 
     def _resolve_batch(self, batch_size: int) -> list[Resolved]:
         return [
@@ -96,14 +113,15 @@ class Program:
         slots, ema = jax.tree.map(place, (self._slots, self._ema))
         return TrainState(step=whole, params=params, opt_state=slots, ema=ema, skipped=whole, halted=whole)
 
-    @functools.cached_property
-    def batch_sharding(self) -> dict[str, NamedSharding]:
-        """Of each feature of a batch."""
-        return {resolved.path.removeprefix("batch."): self.layout.sharding(resolved) for resolved in self.inputs}
+    @functools.lru_cache  # noqa: B019  A Program lives as long as its run.
+    def batch_sharding(self, batch_size: int) -> dict[str, NamedSharding]:
+        """Of each feature of a global batch. Where a rule may fall back, one size may be split and another not."""
+        resolved = self._resolve_batch(batch_size)
+        return {each.path.removeprefix("batch."): self.layout.sharding(each) for each in resolved}
 
     def rows(self, batch_size: int) -> slice:
         """The rows of a global batch that this process's devices hold."""
-        sharding = next(iter(self.batch_sharding.values()))
+        sharding = next(iter(self.batch_sharding(batch_size).values()))
         name, feature = next(iter(self.features.items()))
         held = [index[0] for index in sharding.addressable_devices_indices_map((batch_size, *feature.shape)).values()]
         starts, stops = [s.start or 0 for s in held], [batch_size if s.stop is None else s.stop for s in held]
@@ -116,10 +134,9 @@ class Program:
 
     def global_batch(self, rows: dict[str, np.ndarray], batch_size: int) -> Batch:
         """Global arrays of `batch_size` examples from the rows that this process holds."""
+        shardings = self.batch_sharding(batch_size)
         return {
-            name: jax.make_array_from_process_local_data(
-                self.batch_sharding[name], value, (batch_size, *value.shape[1:])
-            )
+            name: jax.make_array_from_process_local_data(shardings[name], value, (batch_size, *value.shape[1:]))
             for name, value in rows.items()
         }
 
@@ -132,16 +149,21 @@ class Program:
             path: value if self.declared[path].names[:1] == ("layers",) else self._use(path, value)
             for path, value in params.items()
         }
+        model, data = self.experiment.model, self.experiment.data
         with activate(layout or self.layout):
-            return bind(self.experiment.model, used).losses(batch, randomness)
+            return bind(model, used).losses(Fields(batch, name_of(model), name_of(data)), randomness)
 
     def _use(self, path: str, value: jax.Array) -> jax.Array:
         return self.layout.use(value, self.declared[path], path)
 
-    def _trace_abstractly(self) -> None:
+    def _trace_abstractly(self) -> list[str]:
+        """Traces the losses of a microbatch; the names of the values that `finish` makes of their sums."""
         batch = self.abstract_batch(self.experiment.batch.microbatch_size)
         random = jax.eval_shape(lambda: Randomness.for_step(0, np.int32(0), self.experiment.batch.microbatch_size))
-        jax.eval_shape(self.losses, self.abstract_state.params, batch, random)
+        sums = jax.eval_shape(self.losses, self.abstract_state.params, batch, random)
+        scalars = [name for name, pair in sums.items() if not any(each.ndim for each in pair)]
+        arrays = [name for name in sums if name not in scalars]
+        return scalars + [f"{name}_{end}" for name in arrays for end in ("least", "greatest")]
 
     def fresh_state(self) -> TrainState:
         """A new state, each piece made on the devices that hold it."""
@@ -205,7 +227,7 @@ class Program:
         )
 
     def _jit_step(self, step, out_shardings):
-        in_shardings = (self.state_sharding, self.batch_sharding)
+        in_shardings = (self.state_sharding, self.batch_sharding(self.experiment.batch.size))
         return jax.jit(step, in_shardings=in_shardings, out_shardings=out_shardings, donate_argnums=0)
 
     def lower_train_step(self) -> jax.stages.Lowered:
@@ -219,7 +241,7 @@ class Program:
     @functools.cached_property
     def eval_step(self):
         """(params, batch) -> sums, without noise."""
-        in_shardings = (self.state_sharding.params, self.batch_sharding)
+        in_shardings = (self.state_sharding.params, self.batch_sharding(self.experiment.eval_batch_size))
         return jax.jit(
             lambda params, batch: self.losses(params, batch, None),
             in_shardings=in_shardings,

@@ -13,6 +13,7 @@ from rich import box
 from rich.table import Table
 
 from data.loader import Loader
+from mistake import Mistake
 from training.metrics import fetch
 from training.program import Program
 
@@ -54,6 +55,23 @@ class Proof:
         loss_tolerance: float = 1e-5,
         gradient_tolerance: float = 1e-4,
     ):
+        for name, value in {"batch_size": batch_size, "steps": steps}.items():
+            if value < 1:
+                raise Mistake(f"prove.{name}: {value}. It must be at least 1.")
+        if not accumulations:
+            raise Mistake("prove.accumulations: () compares nothing. Give one at least, such as (1, 4).")
+        for count in accumulations:
+            if count < 1 or batch_size % count:
+                divisors = [n for n in range(1, batch_size + 1) if batch_size % n == 0]
+                raise Mistake(
+                    f"prove.accumulations: {count} microbatches don't divide prove.batch_size {batch_size}. "
+                    f"These do: {', '.join(map(str, divisors))}."
+                )
+        for name, value in {"loss_tolerance": loss_tolerance, "gradient_tolerance": gradient_tolerance}.items():
+            if not value > 0:
+                raise Mistake(
+                    f"prove.{name}: {value}. It must be above 0: no two orders of summation agree to the bit."
+                )
         self.layouts, self.accumulations, self.shrink = tuple(layouts), tuple(accumulations), dict(shrink or {})
         self.batch_size, self.steps = batch_size, steps
         self.loss_tolerance, self.gradient_tolerance = loss_tolerance, gradient_tolerance
@@ -105,18 +123,21 @@ def run(program: Program, steps: int) -> Trace:
 def prove(
     proof: Proof,
     own_layout: bool,
+    whole_batch: bool,
     build: Callable[[Sequence[str], Sequence[str]], Program],
     console: rich.console.Console,
 ) -> bool:
     """Runs and compares all; prints the table. Returns whether everything agreed.
 
-    own_layout: whether the configuration's own layout can run here. build(gin files, bindings) makes the program of the
-    configuration with these on top.
+    own_layout: whether the configuration's own layout can run here. whole_batch: whether the objective needs a batch
+    whole; then there is one microbatch a step. build(gin files, bindings) makes the program of the configuration with
+    these on top.
     """
+    accumulations = (1,) if whole_batch else proof.accumulations
     reference = run(build([REFERENCE], proof.bindings(1)), proof.steps)
     comparisons = []
     for layout in ((OWN,) if own_layout else ()) + (REFERENCE, *proof.layouts):
-        for accumulation in proof.accumulations:
+        for accumulation in accumulations:
             if (layout, accumulation) == (REFERENCE, 1):
                 continue
             program = build([] if layout == OWN else [layout], proof.bindings(accumulation))
@@ -124,7 +145,8 @@ def prove(
                 _compare(proof, layout, program.layout.sizes, accumulation, run(program, proof.steps), reference)
             )
             jax.clear_caches()
-    console.print(_table(proof, comparisons, reference))
+    left_out = [count for count in proof.accumulations if count not in accumulations]
+    console.print(_table(proof, comparisons, reference, left_out))
     if not own_layout:
         console.print("The configuration's own layout takes other devices than are here, so it was left out.")
     agreed = all(comparison.agrees for comparison in comparisons)
@@ -156,11 +178,21 @@ def _distance(value: np.ndarray, reference: np.ndarray) -> float:
     return distance if np.isfinite(distance) else float("inf")
 
 
-def _table(proof: Proof, comparisons: Sequence[Comparison], reference: Trace) -> Table:
+def _table(proof: Proof, comparisons: Sequence[Comparison], reference: Trace, left_out: Sequence[int]) -> Table:
+    """left_out: the numbers of microbatches that the objective can't have."""
     losses = ", ".join(f"{loss:.6f}" for loss in reference.losses)
+    caption = None
+    if left_out:
+        counts = ", ".join(map(str, left_out))
+        caption = (
+            f"Left out: {counts} microbatches. The objective compares every example of a batch with every other, "
+            "so a batch can't be split."
+        )
     table = Table(
         title=f"Against one device, noise on. Losses there: {losses}.\nLargest relative difference allowed: loss {proof.loss_tolerance:g}, gradient {proof.gradient_tolerance:g}.",
         title_justify="left",
+        caption=caption,
+        caption_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )

@@ -79,7 +79,9 @@ def build(
         layout = Layout(sizes, modes, Remat(), grid, origin=configuration.origin)
         experiment, precision, policy, proof = Experiment(), Precision(), CheckpointPolicy(), Proof()
         configuration.check_read()
-        return Setup(configuration, Program(experiment, layout, precision), policy, proof, mesh)
+        program = Program(experiment, layout, precision)
+        policy.check(program.metrics)
+        return Setup(configuration, program, policy, proof, mesh)
 
 
 def _scopes(configuration: config.Config) -> list[str]:

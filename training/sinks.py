@@ -31,7 +31,7 @@ class Sinks:
     Args:
       workdir: made if it isn't there.
       start_step: the step whose checkpoint the run starts from. Lines of later steps were written by a run that was
-        killed after that checkpoint; they are dropped. None drops none: for a run that only adds to what is there.
+        killed after that checkpoint; they are dropped. None drops none.
       enabled: False makes every write a no-op. True on one process alone.
 
     Raises Mistake when a file has a damaged line other than the last.
@@ -67,11 +67,10 @@ class Sinks:
 
     def _append(self, out: IO[str], line: dict, values: Mapping[str, float], tag: str) -> None:
         assert not {"step", "split"} & values.keys(), sorted(values)
-        values = {name: float(value) for name, value in values.items()}
-        out.write(json.dumps(line | {name: _encode(value) for name, value in values.items()}, allow_nan=False) + "\n")
+        out.write(as_line(line, values) + "\n")
         out.flush()
         for name, value in values.items():
-            self._events.add_scalar(f"{tag}/{name}", value, line["step"])
+            self._events.add_scalar(f"{tag}/{name}", float(value), line["step"])
 
     def close(self) -> None:
         """Flushes and closes all; a closed Sinks can't be written to."""
@@ -85,6 +84,11 @@ class Sinks:
 
     def __exit__(self, *_) -> None:
         self.close()
+
+
+def as_line(line: Mapping[str, int | str], values: Mapping[str, float]) -> str:
+    """One line of a file: `line` ('step', and maybe 'split'), then the values, at full precision."""
+    return json.dumps({**line, **{name: _encode(float(value)) for name, value in values.items()}}, allow_nan=False)
 
 
 def read_metrics(path: str | os.PathLike) -> list[dict]:

@@ -26,6 +26,9 @@ class JsonLines:
     def __init__(self, paths: spans.Paths = gin.REQUIRED):
         self._paths = paths
 
+    def check(self, split: str) -> None:
+        spans.files_of(self._paths, split, "json_lines")
+
     def open(self, split: str) -> Sequence[Record]:
         name, files = spans.files_of(self._paths, split, "json_lines")
         return select({name: spans.Spans(files, _LINE, _read)}, split, "json_lines")

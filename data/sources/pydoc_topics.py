@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import gin
 
 from data.sources.source import Record
-from data.sources.splits import select
+from data.sources.splits import parse, select
 
 
 @gin.configurable("pydoc_topics")
@@ -15,6 +15,9 @@ class PydocTopics:
 
     Splits 'train' and 'validation': about a tenth is held out, chosen by the hash of the topic's name.
     """
+
+    def check(self, split: str) -> None:
+        parse(split, ("train", "validation"), "pydoc_topics")
 
     def open(self, split: str) -> Sequence[Record]:
         from pydoc_data.topics import topics  # 465 kB of source, so only when wanted

@@ -23,6 +23,13 @@ def naming(binding: str) -> Iterator[None]:
         raise Mistake(f"{binding}: {mistake}") from None
 
 
+def check_split(source: Any, split: str, binding: str) -> None:
+    """Raises Mistake, beginning with `binding`, for a split that `source` can tell at once that it hasn't."""
+    if check := getattr(source, "check", None):
+        with naming(binding):
+            check(split)
+
+
 class Slice(Sequence):
     """Some of `records`, those numbered by `indices`, by number."""
 
@@ -36,12 +43,14 @@ class Slice(Sequence):
         return self._records[self._indices[index]]
 
 
-def parse(split: str, names: Sequence[str], source: str) -> tuple[str, str | None, str | None]:
-    """(name, start, stop) as written. Raises SplitMistake for another syntax, and for a name that is not in `names`."""
+def parse(split: str, names: Sequence[str] | None, source: str) -> tuple[str, str | None, str | None]:
+    """(name, start, stop) as written. Raises SplitMistake for another syntax, and for a name that is not in `names` (None:
+    any may be).
+    """
     found = _SPLIT.fullmatch(split)
     if not found:
         raise SplitMistake(f"{source}: {split!r} is not a split. Write 'train', 'train[:90%]' or 'train[100:200]'.")
-    if found["name"] not in names:
+    if names is not None and found["name"] not in names:
         known = ", ".join(map(repr, names))
         raise SplitMistake(
             f"{source}: there is no split {found['name']!r}. Splits: {known}. {nearest(found['name'], names)}".rstrip()

@@ -35,6 +35,9 @@ class TextFiles:
             raise Mistake(f"text_files.document: {document!r}. It is one of {', '.join(map(repr, _DOCUMENTS))}.")
         self._paths, self._document = paths, document
 
+    def check(self, split: str) -> None:
+        spans.files_of(self._paths, split, "text_files")
+
     def open(self, split: str) -> Sequence[Record]:
         name, files = spans.files_of(self._paths, split, "text_files")
         return select({name: spans.Spans(files, _DOCUMENTS[self._document], _read)}, split, "text_files")

@@ -29,6 +29,9 @@ class TFDS:
     def __init__(self, name: str = gin.REQUIRED, data_dir: str | None = None, download: bool = False):
         self._name, self._data_dir, self._download = name, data_dir, download
 
+    def check(self, split: str) -> None:
+        parse(split, None, f"tfds {self._name}")  # Which splits there are only its files say.
+
     def open(self, split: str) -> Sequence[Record]:
         builder = self._builder()
         name, *_ = parse(split, list(builder.info.splits), f"tfds {self._name}")

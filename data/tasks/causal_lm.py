@@ -8,7 +8,7 @@ from data.features import Feature
 from data.next_tokens import NextTokenRows, fields
 from data.sources.source import Source
 from data.sources.splits import naming
-from data.tasks.task import Split, check_at_least, require_rows, stream
+from data.tasks.task import Split, check_at_least, check_splits, require_rows, stream
 from data.tokenizer import Tokenizer
 
 
@@ -38,6 +38,7 @@ class CausalLMData:
         check_at_least("causal_lm_data.length", length, 1, "holds no token")
         self._source, self.tokenizer, self._length, self._pack, self._text = source, tokenizer, length, pack, text
         self._splits = {"train": train_split, "eval": eval_split}
+        check_splits(source, self._splits, "causal_lm_data.{}_split")
         self._rows: dict[str, NextTokenRows] = {}
 
     @property

@@ -12,7 +12,7 @@ from data.frame import FRAME, frame
 from data.sources.source import Record, Source
 from data.sources.splits import naming
 from data.tasks.labels import Labels
-from data.tasks.task import Example, Split, check_at_least, require_rows, stream
+from data.tasks.task import Example, Split, check_at_least, check_splits, require_rows, stream
 from data.tokenizer import Tokenizer
 
 
@@ -46,6 +46,7 @@ class ClassificationData:
         self.num_classes = num_classes
         self._labels = Labels("classification_data", label, num_classes, labels)
         self._splits = {"train": train_split, "eval": eval_split}
+        check_splits(source, self._splits, "classification_data.{}_split")
 
     @property
     def vocab_size(self) -> int:

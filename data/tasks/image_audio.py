@@ -15,7 +15,7 @@ from data.sources.source import Record, Source
 from data.sources.splits import naming
 from data.spectrogram import LogMel
 from data.tasks.labels import Labels
-from data.tasks.task import Example, Split, check_at_least, check_share, require_rows, stream
+from data.tasks.task import Example, Split, check_at_least, check_share, check_splits, require_rows, stream
 from mistake import Mistake
 
 _LEAST_RATE = 1000
@@ -79,6 +79,8 @@ class ImageAudioData:
         self._frames, self._mels, self._audio, self._crop_padding, self._mute = frames, mels, audio, crop_padding, mute
         self._splits = {"train": train_split, "eval": eval_split}
         self._image_splits = {"train": image_train_split, "eval": image_eval_split}
+        check_splits(sounds, self._splits, "image_audio_data.{}_split")
+        check_splits(images, self._image_splits, "image_audio_data.image_{}_split")
 
     def features(self) -> dict[str, Feature]:
         return fields(self._images.feature(), self._frames, self._mels)

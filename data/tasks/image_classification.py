@@ -12,7 +12,7 @@ from data.images import ImageReader
 from data.sources.source import Record, Source
 from data.sources.splits import naming
 from data.tasks.labels import Labels
-from data.tasks.task import Example, Split, check_at_least, require_rows, stream
+from data.tasks.task import Example, Split, check_at_least, check_splits, require_rows, stream
 
 
 @gin.configurable("image_classification_data")
@@ -55,6 +55,7 @@ class ImageClassificationData:
         self._labels = Labels(binding, label, num_classes, labels)
         self._crop_padding, self._flip = crop_padding, flip
         self._splits = {"train": train_split, "eval": eval_split}
+        check_splits(source, self._splits, "image_classification_data.{}_split")
 
     def features(self) -> dict[str, Feature]:
         alone = {"label": Feature((), "int32", ()), "weight": Feature((), "float32", ())}

@@ -10,7 +10,7 @@ from data.masking import Masking, predictions
 from data.packing import PackedRows, plan
 from data.sources.source import Source
 from data.sources.splits import naming
-from data.tasks.task import Split, check_at_least, require_rows, stream
+from data.tasks.task import Split, check_at_least, check_max_predictions, check_splits, require_rows, stream
 from data.tokenizer import Tokenizer
 from mistake import Mistake
 
@@ -44,12 +44,13 @@ class MaskedLMData:
         text: str = "text",
     ):
         check_at_least("masked_lm_data.length", length, FRAME + 1, "leaves no room beside [CLS] and [SEP]")
-        check_at_least("masked_lm_data.max_predictions", max_predictions, 1, "predicts nothing")
+        check_max_predictions("masked_lm_data", max_predictions, length)
         if not 0 < mask_rate < 1:
             raise Mistake(f"masked_lm_data.mask_rate: {mask_rate} is not a share between 0 and 1.")
         self._source, self.tokenizer, self._length, self._pack, self._text = source, tokenizer, length, pack, text
         self._masking = Masking(tokenizer, max_predictions, mask_rate, whole_word)
         self._splits = {"train": train_split, "eval": eval_split}
+        check_splits(source, self._splits, "masked_lm_data.{}_split")
         self._rows: dict[str, PackedRows] = {}
 
     @property

@@ -12,7 +12,7 @@ from data.frame import FRAME, frame
 from data.packing import pieces
 from data.sources.source import Source
 from data.sources.splits import naming
-from data.tasks.task import Example, Split, check_at_least, require_rows, stream
+from data.tasks.task import Example, Split, check_at_least, check_splits, require_rows, stream
 from data.tokenizer import Tokenizer
 
 # The two texts of a pair, by the pair's number.
@@ -50,6 +50,7 @@ class SentencePairsData:
         )
         self._source, self.tokenizer, self._length, self._min_tokens = source, tokenizer, length, min_tokens
         self._splits = {"train": train_split, "eval": eval_split}
+        check_splits(source, self._splits, "sentence_pairs_data.{}_split")
         self._text, self._pair = text, pair
 
     @property

@@ -1,12 +1,15 @@
 """What every task offers, and what tasks share: random streams and checks."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 import grain
 import numpy as np
 
 from data.features import Feature
+from data.sources.source import Source
+from data.sources.splits import check_split
 from mistake import Mistake
 
 Split = Literal["train", "eval"]
@@ -51,6 +54,24 @@ def check_share(binding: str, value: float) -> None:
     """Raises Mistake when value is not from 0 to 1."""
     if not 0 <= value <= 1:
         raise Mistake(f"{binding}: {value} is not a share from 0 to 1.")
+
+
+def check_max_predictions(binding: str, max_predictions: int, length: int) -> None:
+    """Raises Mistake for a number of tokens to predict that a row of `length` can't have."""
+    check_at_least(f"{binding}.max_predictions", max_predictions, 1, "predicts nothing")
+    if max_predictions > length:
+        raise Mistake(
+            f"{binding}.max_predictions: {max_predictions} of a row's {binding}.length = {length} tokens. "
+            f"It must be at most {length}; 0.15 of them is usual."
+        )
+
+
+def check_splits(source: Source, splits: Mapping[str, str], binding: str) -> None:
+    """Raises Mistake for a split that the source is known not to have. binding: of a split, with {} for 'train' or
+    'eval'.
+    """
+    for split, name in splits.items():
+        check_split(source, name, binding.format(split))
 
 
 def require_rows(binding: str, split: str, count: int) -> None:

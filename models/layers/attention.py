@@ -30,8 +30,8 @@ class SelfAttention(nnx.Module):
     """Attention of a sequence to itself. [B, S, D] -> [B, S, D].
 
     positions: 'rotary' turns queries and keys, 'relative' adds T5's bias, None leaves positions to the embedding.
-    padded_heads: heads in all, where a mesh axis doesn't divide num_heads: those beyond num_heads have weights, and their
-      answer is masked, so that they change nothing and get no gradient.
+    padded_heads: heads in all, where a mesh axis doesn't divide num_heads: those beyond num_heads have weights, and
+      their answer is masked, so that they change nothing and get no gradient.
     per_dim_scale: queries are also multiplied by softplus(s)/log 2 with a learned s [H], 1 at the start (Lingvo's).
     """
 
@@ -53,12 +53,12 @@ class SelfAttention(nnx.Module):
         init=None,
     ):
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        head_dim = width // num_heads if head_dim is None else head_dim
         self.real_heads = num_heads
         if padded_heads is not None:
             _check_padded(padded_heads, num_heads, num_kv_heads)
             num_kv_heads = padded_heads if num_kv_heads == num_heads else num_kv_heads
             num_heads = padded_heads
-        head_dim = width // num_heads if head_dim is None else head_dim
         self.rotary_base = rotary_base
         self.positions, self.causal, self.logit_cap, self.dropout_rate = positions, causal, logit_cap, dropout_rate
         queries, keys = {"heads": num_heads, "head_dim": head_dim}, {"kv_heads": num_kv_heads, "head_dim": head_dim}

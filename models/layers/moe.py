@@ -6,6 +6,7 @@ Groups live where their examples do. The exchange is declared: before it [E, G, 
 expert, which the partitioner turns into an all-to-all, and another one back.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import gin
@@ -15,9 +16,8 @@ from flax import nnx
 
 from mistake import Mistake
 from models.layers import routing
-from models.layers.dense import activation
 from models.layers.initializers import ZEROS, Each, FanIn
-from parallel.annotate import Randomness, Sums, param, shard
+from parallel.annotate import Randomness, Sums, apart, param, shard
 
 
 @gin.configurable("moe")
@@ -27,12 +27,17 @@ class MoE:
     Args:
       num_experts: of each mixture.
       hidden: of each expert; None is the model's mlp_width.
-      routing: 'top1' (Switch), 'top2' (GShard), 'expert_choice' (each expert takes its best tokens; not for causal models).
-      dispatch: 'einsum', where an expert has so many seats and a token without one goes through the residual alone; 'sorted',
-        where every token is taken: tokens in order of their expert and one ragged product. The latter can't be cut by
-        expert.
+      routing: 'top1' (Switch), 'top2' (GShard), 'expert_choice' (each expert takes its best tokens; not for causal
+        models). Of 'top2', where seats are few, a second choice may lose its seat to the first choice of a later
+        token of its group.
+      dispatch: 'einsum', where an expert has so many seats and a token without one goes through the residual alone;
+        'sorted', where every token is taken: each device orders its own by expert and has one ragged product, with all
+        experts there (no layout may split 'expert', or pipeline it). That pays on TPU; elsewhere XLA multiplies by
+        every expert and masks.
       group_size: tokens that compete for seats; divides the length of a sequence, which is what None takes.
-      capacity_factor, eval_capacity_factor: seats, as a multiple of an even share.
+      capacity_factor, eval_capacity_factor: seats, as a multiple of an even share, in training and in evaluation.
+        None is 1.25, and 2.0 in evaluation. Their number is rounded up to a multiple of 4; the metric
+        effective_capacity is what came of it.
       jitter: the router's input is multiplied by noise in [1 - jitter, 1 + jitter] in training.
       balance: 'paper' or 'code' (see routing.balance).
     """
@@ -44,8 +49,8 @@ class MoE:
         routing: Literal["top1", "top2", "expert_choice"] = "top2",
         dispatch: Literal["einsum", "sorted"] = "einsum",
         group_size: int | None = None,
-        capacity_factor: float = 1.25,
-        eval_capacity_factor: float = 2.0,
+        capacity_factor: float | None = None,
+        eval_capacity_factor: float | None = None,
         jitter: float = 0.0,
         balance: Literal["paper", "code"] = "code",
     ):
@@ -56,24 +61,27 @@ class MoE:
             if value is not None and value < 1:
                 raise Mistake(f"moe.{name}: {value}. It must be at least 1.")
         for name, value in {"capacity_factor": capacity_factor, "eval_capacity_factor": eval_capacity_factor}.items():
-            if not value > 0:
+            if value is not None and not value > 0:
                 raise Mistake(f"moe.{name}: {value} gives experts no seat. It must be above 0.")
+            if value is not None and dispatch == "sorted":
+                raise Mistake(
+                    f"moe.{name}: {value} has no effect where moe.dispatch is 'sorted', without seats. Set it to None."
+                )
         if not 0 <= jitter < 1:
             raise Mistake(f"moe.jitter: {jitter} is outside [0, 1).")
         if routing == "expert_choice" and dispatch == "sorted":
             raise Mistake("moe.dispatch: with routing 'expert_choice' experts have seats, so it is 'einsum'.")
         self.num_experts, self.hidden, self.routing, self.dispatch = num_experts, hidden, routing, dispatch
         self.group_size, self.jitter, self.balance = group_size, jitter, balance
-        self.factors = (capacity_factor, eval_capacity_factor)
+        self.factors = (capacity_factor or 1.25, eval_capacity_factor or 2.0)
 
-    def layer(self, width: int, mlp_width: int, *, act: str, gated: bool, bias: bool, init=None) -> "ExpertLayer":
+    def layer(self, width: int, mlp_width: int, *, act: Callable, gated: bool, bias: bool, init=None) -> "ExpertLayer":
         """A mixture in place of a feed-forward layer of hidden `mlp_width`."""
         return ExpertLayer(self, width, self.hidden or mlp_width, act=act, gated=gated, bias=bias, init=init)
 
     def num_groups(self, segments_BS: jax.Array) -> jax.Array:
         """float32: groups that have a real token (segment 0 is padding), which the balance loss is a mean over."""
-        real_Gs = self.groups((segments_BS > 0).astype(jnp.float32))
-        return jnp.sum((real_Gs.sum(1) > 0).astype(jnp.float32))
+        return _real_groups(self.groups((segments_BS > 0).astype(jnp.float32)))
 
     def groups(self, x_BS: jax.Array) -> jax.Array:
         """[B, S, ...] -> [G, s, ...]: a group is part of one example, so neither microbatches nor devices change it."""
@@ -91,11 +99,12 @@ class ExpertLayer(nnx.Module):
     """[B, S, D] -> ([B, S, D], sums): a token's experts' answers, weighted by their gates.
 
     sums: balance_loss, router_z_loss (to be minimized), and for the eye dropped (share of choices without a seat),
-    expert_load (share of choices by expert, [E]), router_entropy, seats_used.
+    expert_load (share of choices by expert, [E]), router_entropy (nats), seats_used (share of seats) and
+    effective_capacity (the capacity factor after rounding); the last two only where there are seats.
     """
 
-    def __init__(self, moe: MoE, width: int, hidden: int, *, act: str, gated: bool, bias: bool, init=None):
-        self.moe, self.act = moe, activation(act, "activation")
+    def __init__(self, moe: MoE, width: int, hidden: int, *, act: Callable, gated: bool, bias: bool, init=None):
+        self.moe, self.act = moe, act
         E, kernel = moe.num_experts, init or FanIn()
         # Cut by expert only where the exchange between experts is written down.
         expert = "expert" if moe.dispatch == "einsum" else "whole_expert"
@@ -154,21 +163,29 @@ class ExpertLayer(nnx.Module):
         size = self._seats(x_GsD.shape[1], choices, randomness is not None)
         place, kept = routing.seats(routed, E, size)
         dispatch, combine = routing.combine(routed, place, kept, E, size)
-        groups = jnp.sum((real_Gs.sum(1) > 0).astype(jnp.float32))
-        sums |= {"dropped": (wanted - kept.sum(), wanted), "seats_used": (kept.sum(), groups * E * size)}
+        sums |= {"dropped": (wanted - kept.sum(), wanted)} | self._seating(real_Gs, kept.sum(), choices, size)
         return self._exchanged(x_GsD, dispatch, combine), sums
 
     def _by_expert_choice(self, x_GsD, logits_GsE, real_Gs, *, training: bool) -> tuple[jax.Array, Sums]:
         size = self._seats(x_GsD.shape[1], 1, training)
         dispatch, combine, probabilities = routing.expert_choice(logits_GsE, real_Gs, size)
         untaken = real_Gs * (dispatch.sum((2, 3)) == 0)
-        groups = jnp.sum((real_Gs.sum(1) > 0).astype(jnp.float32))
         return self._exchanged(x_GsD, dispatch, combine), {
             # Experts are equally busy by construction.
-            "balance_loss": (jnp.zeros((), jnp.float32), groups),
+            "balance_loss": (jnp.zeros((), jnp.float32), _real_groups(real_Gs)),
             "router_entropy": _entropy(probabilities, real_Gs),
+            "expert_load": (dispatch.sum((0, 1, 3)), dispatch.sum()),
             "dropped": (untaken.sum(), real_Gs.sum()),
-            "seats_used": (dispatch.sum(), groups * self.moe.num_experts * size),
+        } | self._seating(real_Gs, dispatch.sum(), 1, size)
+
+    def _seating(self, real_Gs: jax.Array, taken: jax.Array, choices: int, size: int) -> Sums:
+        """Of the groups that have a real token: the share of seats taken, and their number over that of even shares,
+        which is the capacity factor after rounding.
+        """
+        groups, seats = _real_groups(real_Gs), self.moe.num_experts * size
+        return {
+            "seats_used": (taken, groups * seats),
+            "effective_capacity": (groups * (seats / (choices * real_Gs.shape[1])), groups),
         }
 
     def _seats(self, tokens: int, choices: int, training: bool) -> int:
@@ -197,23 +214,47 @@ class ExpertLayer(nnx.Module):
         return shard(h, "expert", "expert_group", None, "expert_mlp", name="expert_hidden")
 
     def _sorted(self, x_GsD: jax.Array, routed: routing.Routed) -> jax.Array:
-        """No seats: choices in order of their expert, one product of ragged groups, and back in order. Padding comes last,
-        in no expert's group.
+        """No seats: choices in order of their expert, one product of ragged groups, and back in order."""
+        weights = {"up": self.up, "gate": self.gate, "down": self.down}
+        weights |= {"up_bias": self.up_bias, "down_bias": self.down_bias}
+        shared = {name: w[...].astype(x_GsD.dtype) for name, w in weights.items() if w is not None}
+        return apart(
+            self._in_order,
+            shared,
+            x_GsD,
+            routed.experts,
+            routed.wanted,
+            routed.gates,
+            axis="group",
+            name="expert_answers",
+            what="moe.dispatch: 'sorted'",
+            whole=("expert",),
+        )
+
+    def _in_order(self, w: dict[str, jax.Array], x_GsD: jax.Array, experts, wanted, gates) -> jax.Array:
+        """The experts' answers to some groups. experts, wanted, gates: [G, s, k]. Padding, and choices not drawn,
+        come last, in no expert's share.
         """
-        E, k = self.moe.num_experts, routed.experts.shape[-1]
-        expert = jnp.where(routed.wanted > 0, routed.experts, E).reshape(-1)
+        E, k = self.moe.num_experts, experts.shape[-1]
+        expert = jnp.where(wanted > 0, experts, E).reshape(-1)
         order = jnp.argsort(expert, stable=True)
         sizes = jnp.bincount(expert, length=E + 1)[:E].astype(jnp.int32)
         x = x_GsD.reshape(-1, x_GsD.shape[-1])[order // k]
-        # Biases by expert, zero for padding.
         own = jnp.minimum(expert[order], E - 1)
-        bias = lambda b: 0 if b is None else b[...].astype(x.dtype)[own]
-        product = lambda x, w: jax.lax.ragged_dot(x, w[...].astype(x.dtype), sizes)
-        up = product(x, self.up) + bias(self.up_bias)
-        hidden = self.act(up) if self.gate is None else self.act(product(x, self.gate)) * up
-        y = product(hidden, self.down) + bias(self.down_bias)
-        y = y[jnp.argsort(order)].reshape(*routed.experts.shape, -1)
-        return jnp.einsum("gskd,gsk->gsd", y, (routed.gates * routed.wanted).astype(y.dtype))
+
+        def dense(x, name):
+            y = jax.lax.ragged_dot(x, w[name], sizes)
+            return y + w[f"{name}_bias"][own] if f"{name}_bias" in w else y
+
+        up = dense(x, "up")
+        hidden = self.act(up) if self.gate is None else self.act(dense(x, "gate")) * up
+        y = dense(hidden, "down")[jnp.argsort(order)].reshape(*experts.shape, -1)
+        return jnp.einsum("gskd,gsk->gsd", y, (gates * wanted).astype(y.dtype))
+
+
+def _real_groups(real_Gs: jax.Array) -> jax.Array:
+    """float32: groups that have a real token."""
+    return jnp.sum((real_Gs.sum(1) > 0).astype(jnp.float32))
 
 
 def _entropy(probabilities_GsE: jax.Array, real_Gs: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -11,18 +11,20 @@ import jax.numpy as jnp
 
 
 def capacity(factor: float, choices: int, tokens: int, num_experts: int) -> int:
-    """Tokens that an expert takes of a group: factor * choices * tokens / experts, rounded up, and up to a multiple of 4
-    (which the dimension of a matrix product likes), but no more than there are.
+    """Tokens that an expert takes of a group: factor * choices * tokens / experts, rounded up, and up to a multiple
+    of 4 (which the dimension of a matrix product likes), but no more than there are.
     """
-    wanted = math.ceil(factor * choices * tokens / num_experts)
+    # Less what floats add to a product that is whole: 1.1 * 2 * 400 / 4 is 220.00000000000003.
+    wanted = math.ceil(factor * choices * tokens / num_experts - 1e-9)
     return min(tokens, -(-wanted // 4) * 4)
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Routed:
-    """What a router decided. experts, gates, wanted [G, S, k]: each token's choices, the weight that an expert's answer gets,
-    and 1.0 where the choice counts (0.0 for padding, and for a second choice that was not drawn). probabilities [G, S, E].
+    """What a router decided. experts, gates, wanted [G, S, k]: each token's choices, the weight that an expert's
+    answer gets, and 1.0 where the choice counts (0.0 for padding, and for a second choice that was not drawn).
+    probabilities [G, S, E].
     """
 
     experts: jax.Array
@@ -34,8 +36,8 @@ class Routed:
 def choose(logits_GSE: jax.Array, real_GS: jax.Array, choices: int, uniform_GS: jax.Array | None) -> Routed:
     """Each token's best expert, or its two best.
 
-    One choice has the router's probability as its gate (Fedus et al. 2021). Of two the gates sum to 1, and the second is
-    taken with probability 2 * gate where uniform_GS [0, 1) is given, always where not (evaluation): algorithm 1, line 19.
+    One choice has the router's probability as its gate (Fedus et al. 2021). Of two the gates sum to 1, and the
+    second is taken with probability 2 * gate where uniform_GS [0, 1) is given (algorithm 1), always where not.
     """
     probabilities = jax.nn.softmax(logits_GSE, axis=-1) * real_GS[..., None]
     best, experts = jax.lax.top_k(probabilities, choices)
@@ -52,7 +54,8 @@ def choose(logits_GSE: jax.Array, real_GS: jax.Array, choices: int, uniform_GS: 
 def seats(routed: Routed, num_experts: int, size: int) -> tuple[jax.Array, jax.Array]:
     """(place [G, S, k] of each choice among its expert's `size` seats, kept [G, S, k]: 1.0 where it has one).
 
-    Seats are given in the order of tokens, to all first choices before any second one (algorithm 1, lines 5 to 23).
+    Seats are given in the order of tokens, to all first choices before any second one (algorithm 1). A second choice
+    that was not drawn takes none, as in Google's code.
     """
     choice_GSkE = jax.nn.one_hot(routed.experts, num_experts, dtype=jnp.float32) * routed.wanted[..., None]
     before = jnp.zeros((choice_GSkE.shape[0], 1, num_experts), jnp.float32)
@@ -94,7 +97,7 @@ def balance(routed: Routed, real_GS: jax.Array, form: str) -> tuple[jax.Array, j
     """(sum, weight) of the balance loss over groups that have a real token.
 
     A group's is sum_e (c_e / S) * m_e, with the share of first choices c_e / S and the mean probability m_e of its real
-    tokens, over E ('paper': algorithm 1, line 13), or times E ('code': Google's, 1 where all experts are equal).
+    tokens, over E ('paper': algorithm 1), or times E ('code': Google's, 1 where all experts are equal).
     """
     E = routed.probabilities.shape[-1]
     first = jax.nn.one_hot(routed.experts[..., 0], E, dtype=jnp.float32) * real_GS[..., None]

@@ -1,4 +1,4 @@
-"""Sizes that go together: what every family of Transformers asks of its widths and heads."""
+"""Sizes that go together, and numbers that mean something: what every family of Transformers asks of its arguments."""
 
 from mistake import Mistake
 
@@ -38,3 +38,17 @@ def check_heads(
             f"{family}.positions: 'rotary' turns pairs of dimensions, so an odd head dimension ({dim}) can't be. "
             f"Set {family}.head_dim to an even one."
         )
+
+
+def check_rates(family: str, **rates: float) -> None:
+    """Raises Mistake for a rate of dropout outside [0, 1)."""
+    for name, rate in rates.items():
+        if not 0.0 <= rate < 1.0:
+            raise Mistake(f"{family}.{name}: {rate} is not a rate. It must be at least 0 and below 1.")
+
+
+def check_above_zero(family: str, **numbers: float | None) -> None:
+    """Raises Mistake for a number that is not above 0; None is left out."""
+    for name, number in numbers.items():
+        if number is not None and not number > 0:
+            raise Mistake(f"{family}.{name}: {number}. It must be above 0.")

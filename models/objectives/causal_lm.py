@@ -7,7 +7,11 @@ from flax import nnx
 
 from mistake import Mistake
 from models.objectives.cross_entropy import accuracy, cross_entropy
+from models.objectives.given import check_label_smoothing, check_model
 from parallel.annotate import Randomness, Sums, part
+
+# Coefficients of the auxiliary losses where nothing is said.
+_AUXILIARY = {"balance_loss": 0.01, "router_z_loss": 0.001}
 
 
 @gin.configurable("causal_lm")
@@ -26,16 +30,21 @@ class CausalLM(nnx.Module):
         self,
         decoder: nnx.Module = gin.REQUIRED,
         label_smoothing: float = 0.0,
-        balance_loss: float = 0.01,
-        router_z_loss: float = 0.001,
+        balance_loss: float = _AUXILIARY["balance_loss"],
+        router_z_loss: float = _AUXILIARY["router_z_loss"],
     ):
-        if not 0.0 <= label_smoothing < 1.0:
-            raise Mistake(f"causal_lm.label_smoothing: {label_smoothing} is outside [0, 1).")
+        check_model("causal_lm.decoder", decoder, ("logits", "moe"), "@lm()")
+        check_label_smoothing("causal_lm", label_smoothing)
         self.decoder, self.label_smoothing = decoder, label_smoothing
         auxiliary = {"balance_loss": balance_loss, "router_z_loss": router_z_loss}
         for name, value in auxiliary.items():
             if value < 0:
                 raise Mistake(f"causal_lm.{name}: {value}. A loss has a coefficient of 0 or more.")
+            if not decoder.moe and value != _AUXILIARY[name]:
+                raise Mistake(
+                    f"causal_lm.{name}: {value} has no effect without a mixture of experts. Set lm.moe = @moe(), "
+                    "or leave it out."
+                )
         self.minimized = {"loss": 1.0} | (auxiliary if decoder.moe else {})
 
     def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:

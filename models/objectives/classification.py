@@ -9,7 +9,9 @@ from flax import nnx
 from mistake import Mistake
 from models.layers.dense import Dense
 from models.layers.initializers import TruncatedNormal
+from models.layers.sizes import check_positive, check_rates
 from models.objectives.cross_entropy import accuracy, cross_entropy
+from models.objectives.given import check_model
 from parallel.annotate import Randomness, Sums, dropout, part, shard
 
 
@@ -23,6 +25,9 @@ class SequenceClassification(nnx.Module):
     minimized: ClassVar[dict[str, float]] = {"loss": 1.0}
 
     def __init__(self, encoder: nnx.Module = gin.REQUIRED, num_classes: int = gin.REQUIRED, dropout: float = 0.1):
+        check_model("sequence_classification.encoder", encoder, ("pooler", "pool"), "@bert()")
+        check_positive("sequence_classification", num_classes=num_classes)
+        check_rates("sequence_classification", dropout=dropout)
         if encoder.pooler is None:
             raise Mistake("bert.pooler: sequence_classification reads the pooled first token. Set bert.pooler = True.")
         self.encoder, self.num_classes, self.dropout_rate = encoder, num_classes, dropout
@@ -56,6 +61,9 @@ class TokenClassification(nnx.Module):
     minimized: ClassVar[dict[str, float]] = {"loss": 1.0}
 
     def __init__(self, encoder: nnx.Module = gin.REQUIRED, num_classes: int = gin.REQUIRED, dropout: float = 0.1):
+        check_model("token_classification.encoder", encoder, ("embeddings",), "@bert()")
+        check_positive("token_classification", num_classes=num_classes)
+        check_rates("token_classification", dropout=dropout)
         self.encoder, self.num_classes, self.dropout_rate = encoder, num_classes, dropout
         self.head = Dense({"embed": encoder.width}, {"classes": num_classes}, init=TruncatedNormal(0.02))
 

@@ -6,10 +6,11 @@ import gin
 import jax
 from flax import nnx
 
-from mistake import Mistake
 from models.layers.dense import Dense
 from models.layers.initializers import TruncatedNormal
+from models.layers.sizes import check_positive, check_rates
 from models.objectives.cross_entropy import accuracy, cross_entropy
+from models.objectives.given import check_label_smoothing, check_model
 from parallel.annotate import Randomness, Sums, dropout, part, shard
 
 
@@ -36,16 +37,10 @@ class ImageClassification(nnx.Module):
         dropout: float = 0.0,
         label_smoothing: float = 0.0,
     ):
-        if not hasattr(encoder, "pooled"):
-            raise Mistake(
-                f"image_classification.encoder: {type(encoder).__name__} pools no images. Give it @vit() or @mbt()."
-            )
-        if num_classes < 1:
-            raise Mistake(f"image_classification.num_classes: {num_classes}. It must be at least 1.")
-        if not 0.0 <= label_smoothing < 1.0:
-            raise Mistake(
-                f"image_classification.label_smoothing: {label_smoothing}. It must be at least 0 and below 1."
-            )
+        check_model("image_classification.encoder", encoder, ("pooled",), "@vit() or @mbt()")
+        check_positive("image_classification", num_classes=num_classes)
+        check_rates("image_classification", dropout=dropout)
+        check_label_smoothing("image_classification", label_smoothing)
         self.encoder, self.num_classes = encoder, num_classes
         self.dropout_rate, self.label_smoothing = dropout, label_smoothing
         self.head = Dense({"embed": encoder.width}, {"classes": num_classes}, init=TruncatedNormal(0.02))

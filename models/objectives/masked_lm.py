@@ -11,6 +11,7 @@ from models.layers.dense import Dense
 from models.layers.initializers import ZEROS, TruncatedNormal
 from models.layers.norm import LayerNorm
 from models.objectives.cross_entropy import accuracy, cross_entropy
+from models.objectives.given import check_label_smoothing, check_model
 from parallel.annotate import Randomness, Sums, param, part, shard
 
 
@@ -40,6 +41,8 @@ class MaskedLM(nnx.Module):
         label_smoothing: float = 0.0,
         logits_at: Literal["masked", "all"] = "masked",
     ):
+        check_model("masked_lm.encoder", encoder, ("embeddings", "vocab_size", "act", "norm_epsilon"), "@bert()")
+        check_label_smoothing("masked_lm", label_smoothing)
         self.encoder, self.label_smoothing, self.logits_at = encoder, label_smoothing, logits_at
         self.head = Head(encoder, transform=transform, bias=bias)
 

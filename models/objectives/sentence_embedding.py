@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from models.layers.sizes import check_above_zero
+from models.objectives.given import check_model
 from parallel.annotate import Randomness, Sums, shard
 
 
@@ -27,6 +29,8 @@ class SentenceEmbedding(nnx.Module):
     minimized: ClassVar[dict[str, float]] = {"loss": 1.0}
 
     def __init__(self, encoder: nnx.Module = gin.REQUIRED, temperature: float = 0.05):
+        check_model("sentence_embedding.encoder", encoder, ("embeddings",), "@bert()")
+        check_above_zero("sentence_embedding", temperature=temperature)
         self.encoder, self.temperature = encoder, temperature
 
     def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
@@ -34,7 +38,7 @@ class SentenceEmbedding(nnx.Module):
 
     def losses(self, batch: dict[str, jax.Array], randomness: Randomness | None = None) -> Sums:
         first_BD = self.embed(batch, None if randomness is None else randomness.named("first"))
-        pair = {name.removeprefix("pair_"): value for name, value in batch.items() if name.startswith("pair_")}
+        pair = {name: batch[f"pair_{name}"] for name in ("tokens", "segment_ids", "positions", "token_types")}
         second_BD = self.embed(pair, None if randomness is None else randomness.named("second"))
         weight_B = batch["weight"]
         scores_BB = jnp.einsum("bd,cd->bc", first_BD, second_BD) / self.temperature

@@ -1,6 +1,7 @@
 """`python -m models.pretrained import|export|compare SRC DIR`: checkpoints to and from Hugging Face's folders.
 
-    import SRC DIR    SRC as transformers saves it -> DIR: model.safetensors in our names, model.gin, the tokenizer
+    import SRC DIR    SRC, a folder as transformers saves it or its .safetensors file -> DIR: model.safetensors in our
+                      names, model.gin, the tokenizer
     export SRC DIR    the other way; transformers loads DIR
     compare SRC DIR   the largest difference of their outputs; without torch and transformers, of their tensors
 
@@ -16,6 +17,7 @@ from models.pretrained import checkpoint as checkpoints
 from models.pretrained.compare import TOLERANCE, compare
 from models.pretrained.folder import copy_tokenizer, writing
 from models.pretrained.resize import resize_positions, resize_vocabulary
+from models.pretrained.tensors import TENSORS
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,10 +42,10 @@ def _import(options: argparse.Namespace) -> int:
     if options.positions is not None:
         found, said = resize_positions(found, options.positions)
         print(said)
-    header = f"{checkpoints.BINDINGS} -- the model in {checkpoints.TENSORS}, for --gin_file and experiment.init_from."
+    header = f"{checkpoints.BINDINGS} -- the model in {TENSORS}, for --gin_file and experiment.init_from."
     with writing(options.dir, options.overwrite) as folder:
         checkpoints.write_ours(found, folder, header, options.family)
-        copied = copy_tokenizer(options.src, folder)
+        copied = copy_tokenizer(checkpoints.folder_of(options.src), folder)
     _report(found, options.dir, copied)
     return 0
 
@@ -56,7 +58,7 @@ def _export(options: argparse.Namespace) -> int:
     found = checkpoints.read(options.src, options.family)
     with writing(options.dir, options.overwrite) as folder:
         checkpoints.write_theirs(found, folder, options.family)
-        copied = copy_tokenizer(options.src, folder)
+        copied = copy_tokenizer(checkpoints.folder_of(options.src), folder)
     _report(found, options.dir, copied)
     return 0
 

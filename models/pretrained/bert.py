@@ -1,6 +1,9 @@
 """BERT checkpoints as Hugging Face's transformers saves them: the table, and config.json <-> bert.* bindings."""
 
+import inspect
 import math
+import types
+import typing
 from collections.abc import Iterable, Mapping
 
 from flax import nnx
@@ -100,7 +103,10 @@ _PUBLISHED = {
     "logit_cap": None,
     "num_kv_heads": None,
     "head_dim": None,
+    "parts": None,
 }
+# Of these, what came later: a model.gin that doesn't say it is older, and means this.
+_LATER = {"bert.parts": None}
 
 
 def settings(config: dict, names: Iterable[str]) -> Settings:
@@ -167,18 +173,31 @@ def build(bindings: Settings, which: str | None, num_classes: int) -> nnx.Module
 
 
 def shapes(bindings: Settings, which: str | None, num_classes: int) -> dict[str, Shape]:
-    """The shape of each parameter of `build`; Mistake for bindings that are not all of BERT's and no others."""
+    """The shape of each parameter of `build`; Mistake for bindings that are not all of BERT's and no others, or of
+    another type.
+    """
+    bindings = _LATER | dict(bindings)
     known = {f"bert.{name}" for name in (*(ours for ours, *_ in _SIZES), "pooler", "activation", *_PUBLISHED)}
     if lacking := sorted(known - bindings.keys()):
         raise Mistake(f"{lacking[0]}: it is not bound. A checkpoint's bindings are: {', '.join(sorted(known))}.")
     if strange := sorted(bindings.keys() - known):
         raise Mistake(f"{strange[0]}: it is not a binding of a checkpoint. {nearest(strange[0], known)}")
+    hints = typing.get_type_hints(inspect.unwrap(Bert.__init__))
+    for name, value in bindings.items():
+        if not _fits(value, hint := hints[name.removeprefix("bert.")]):
+            raise Mistake(f"{name}: {value!r} is not {inspect.formatannotation(hint).replace('typing.', '')}.")
     return {path: record.shape for path, record in declared(build(bindings, which, num_classes)).items()}
 
 
 def head(config: dict, tensors: Mapping[str, Shape]) -> tuple[str | None, int]:
     """(head, number of classes) of a checkpoint: as config.json's architecture says, or else as its tensors tell."""
     return _head_of(config, tensors), _rows_of(tensors, "classifier.weight", "classifier.bias")
+
+
+def objective_head(objective: nnx.Module) -> str | None:
+    """The head that an objective of ours has; None where a checkpoint has no place for it."""
+    heads = {MaskedLM: MASKED_LM, SequenceClassification: SEQUENCE, TokenClassification: TOKEN}
+    return heads.get(type(objective))
 
 
 def own_head(params: Mapping[str, Shape]) -> tuple[str | None, int]:
@@ -223,6 +242,15 @@ def _architecture(config: dict) -> str | None:
     return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
 
 
+def _fits(value: object, hint: object) -> bool:
+    """Whether a plain value is of an annotated type. An int is a float, but True is no int."""
+    if typing.get_origin(hint) is typing.Literal:
+        return value in typing.get_args(hint)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return any(_fits(value, member) for member in typing.get_args(hint))
+    return type(value) in ((int, float) if hint is float else (typing.get_origin(hint) or hint,))
+
+
 def _number(name: str, value, kind: type):
     if isinstance(value, bool) or not isinstance(value, (int, kind)):
         raise Mistake(f"config.json: {name} is {value!r}, which is not a number of type {kind.__name__}.")
@@ -242,6 +270,7 @@ BERT = Family(
     shapes=shapes,
     head=head,
     own_head=own_head,
+    objective_head=objective_head,
     config=config,
     prefixed=prefixed,
 )

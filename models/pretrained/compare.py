@@ -30,7 +30,9 @@ class Comparison:
 def compare(src: Path, other: Path, family: str) -> Comparison:
     """Of a checkpoint (theirs, or ours) and another; Mistake for one that can't be read."""
     first, second = read(src, family), read(other, family)
-    can_run = not is_ours(src) and all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+    can_run = (
+        src.is_dir() and not is_ours(src) and all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+    )
     return by_outputs(src, first, second) if can_run else by_tensors(first, second)
 
 

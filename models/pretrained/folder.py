@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mistake import Mistake
-from models.pretrained.checkpoint import BINDINGS, CONFIG, INDEX, TENSORS
+from models.pretrained.checkpoint import BINDINGS, CONFIG
+from models.pretrained.tensors import INDEX, TENSORS
 
 TOKENIZER = ("tokenizer.json", "vocab.txt")
 _OURS = {TENSORS, INDEX, CONFIG, BINDINGS, *TOKENIZER}
@@ -20,7 +21,7 @@ def writing(target: Path, overwrite: bool) -> Iterator[Path]:
     Raises Mistake when `target` has files already, unless `overwrite` is set and all of them are a checkpoint's.
     """
     target = target.resolve()
-    _check(target, overwrite)
+    check(target, overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.partial-", dir=target.parent) as scratch:
         filled = Path(scratch, "new")
@@ -45,7 +46,8 @@ def copy_tokenizer(src: Path, folder: Path) -> list[str]:
     return names
 
 
-def _check(target: Path, overwrite: bool) -> None:
+def check(target: Path, overwrite: bool) -> None:
+    """Raises Mistake where `writing` would."""
     if not target.exists():
         return
     if not target.is_dir():

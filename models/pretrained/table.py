@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
+from flax import nnx
 
 Shape = tuple[int, ...]
 Settings = dict[str, object]
@@ -102,6 +103,7 @@ class Family:
       shapes: (settings, head, number of classes) -> the shape of each of our parameters.
       head: (config.json, shapes by canonical name) -> (which head theirs has, or None; its number of classes, or 0).
       own_head: shapes of our parameters -> the same of our checkpoint.
+      objective_head: an objective of ours -> the head that it has, or None.
       config: (settings, head, number of classes) -> config.json.
       prefixed: (their canonical name, head) -> the name to export.
     """
@@ -116,6 +118,7 @@ class Family:
     shapes: Callable[[Settings, str | None, int], dict[str, Shape]]
     head: Callable[[dict, Mapping[str, Shape]], tuple[str | None, int]]
     own_head: Callable[[Mapping[str, Shape]], tuple[str | None, int]]
+    objective_head: Callable[[nnx.Module], str | None]
     config: Callable[[Settings, str | None, int], dict]
     prefixed: Callable[[str, str | None], str]
 

@@ -55,15 +55,26 @@ def test_the_closing_page_shows_layout_result_beside_its_baseline_and_three_next
     assert out.count("uv run train.py") == 3
 
 
-def test_eval_mode_gives_the_last_evaluation_again(finished):
+def contents(workdir):
+    """Every file below, with its bytes and the time it was written."""
+    files = (path for path in workdir.rglob("*") if path.is_file())
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_eval_mode_shows_the_line_of_the_last_evaluation_and_changes_nothing_in_the_workdir(finished):
     workdir, _ = finished
+    before = contents(workdir)
     result = run(f"--workdir={workdir}", "--simulated_devices=8", "--mode=eval")
     assert result.returncode == 0, result.stderr
-    evaluations = [
-        json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines() if '"eval"' in line
-    ]
-    assert evaluations[-1]["step"] == evaluations[-2]["step"] == 12
-    assert evaluations[-1] == evaluations[-2]
+    assert result.stdout.splitlines()[-1] == (workdir / "metrics.jsonl").read_text().splitlines()[-1]
+    assert contents(workdir) == before
+
+
+def test_eval_mode_refuses_another_configuration_with_the_difference(finished):
+    workdir, _ = finished
+    result = run(f"--workdir={workdir}", "--simulated_devices=8", "--mode=eval", "--gin.bert.dropout=0.2")
+    assert result.returncode == 2
+    assert "bert.dropout: 0.1 -> 0.2" in result.stderr and "--allow_config_change" in result.stderr
 
 
 def test_another_configuration_in_an_old_workdir_is_shown_and_refused(finished):
@@ -74,8 +85,9 @@ def test_another_configuration_in_an_old_workdir_is_shown_and_refused(finished):
     assert "Traceback" not in result.stderr
 
 
-def test_fewer_steps_than_the_checkpoint_has_says_so(finished):
+def test_fewer_steps_than_the_checkpoint_has_says_so_and_leaves_the_workdir_as_it_was(finished):
     workdir, _ = finished
+    before = contents(workdir)
     result = run(
         f"--workdir={workdir}",
         "--simulated_devices=8",
@@ -85,3 +97,21 @@ def test_fewer_steps_than_the_checkpoint_has_says_so(finished):
     )
     assert result.returncode == 2
     assert "experiment.steps: 6, and the checkpoint is at step 12 already" in result.stderr
+    assert contents(workdir) == before
+
+
+def test_data_that_is_not_there_stops_the_command_and_leaves_the_workdir_as_it_was(finished):
+    workdir, _ = finished
+    before = contents(workdir)
+    result = run(
+        f"--workdir={workdir}",
+        "--simulated_devices=8",
+        "--gin.experiment.steps=20",
+        "--gin.linear.steps=12",
+        "--gin.masked_lm_data.text='txt'",
+        "--allow_config_change",
+    )
+    assert result.returncode == 2
+    assert result.stderr.startswith("masked_lm_data.text: ") and "'txt'" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert contents(workdir) == before

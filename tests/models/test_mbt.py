@@ -177,12 +177,16 @@ def test_dropout_is_an_examples_own_different_at_each_step_and_in_each_tower():
 
 
 def test_every_activation_and_parameter_of_a_tower_is_in_its_part_and_the_bottleneck_in_neither():
-    seen = []
+    seen, used = [], []
 
     class Noting:
         def constrain(self, x, names, name, part):
             seen.append(f"{part}.{name}")
             return x
+
+        def use(self, weight, record, path):
+            used.append(path)
+            return weight
 
         def attend(self, q, k, v, part, **options):
             return q
@@ -203,6 +207,7 @@ def test_every_activation_and_parameter_of_a_tower_is_in_its_part_and_the_bottle
 
     assert parts(seen) == {"encoder.fusion.bottleneck", "encoder.pooled"}
     assert parts(declared(model)) == {"bottleneck"}
+    assert set(used) == {f"encoder.{path}" for path, record in declared(model).items() if "layers" in record.names}
     for tower in ("image", "audio"):
         activations = {path for path in seen if tower in path.split(".")}
         assert {f"encoder.{tower}.patches", f"encoder.{tower}.blocks.residual"} <= activations

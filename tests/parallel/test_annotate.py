@@ -1,4 +1,4 @@
-"""The five verbs without a layout, and that an active one gets what they got."""
+"""The verbs without a layout, and that an active one gets what they got."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,19 @@ import pytest
 from flax import nnx
 
 from models.layers.initializers import TruncatedNormal
-from parallel.annotate import Randomness, activate, attend, convolve, dropout, param, part, run_blocks, shard, stack
+from parallel.annotate import (
+    Randomness,
+    activate,
+    apart,
+    attend,
+    convolve,
+    dropout,
+    param,
+    part,
+    run_blocks,
+    shard,
+    stack,
+)
 from parallel.layout import Layout
 from parallel.modes import Modes
 from parallel.parameters import abstract, bind, declared, initialize
@@ -127,6 +139,10 @@ class Listening:
         self.heard.append(("convolve", names, name, part, sorted(options)))
         return x
 
+    def apart(self, function, shared, arrays, axis, name, part, **options):
+        self.heard.append(("apart", len(arrays), axis, name, part, options))
+        return function(shared, *arrays)
+
 
 def test_an_active_layout_gets_names_and_the_part_and_only_while_it_is_active():
     layout = Listening()
@@ -138,6 +154,7 @@ def test_an_active_layout_gets_names_and_the_part_and_only_while_it_is_active():
             shard(X, "batch", "embed", name="c")
             attend(X, X, X, causal=True)
             convolve(X, X, name="patches", strides=(2, 2))
+            apart(lambda shared, x: x, None, X, axis="group", name="sorted", what="it", whole=("expert",))
     shard(X, "batch", "embed", name="d")
     assert layout.heard == [
         (("batch", "embed"), "a", ""),
@@ -145,6 +162,7 @@ def test_an_active_layout_gets_names_and_the_part_and_only_while_it_is_active():
         (("batch", "embed"), "c", "encoder"),
         ("attend", 3, "encoder", ["causal"]),
         ("convolve", ("batch", "height", "width", "channels"), "patches", "encoder", ["strides"]),
+        ("apart", 1, "group", "sorted", "encoder", {"what": "it", "whole": ("expert",)}),
     ]
 
 

@@ -123,3 +123,16 @@ def test_dropout_without_randomness_or_rate_is_nothing():
 def test_a_rate_that_is_none_is_a_mistake(rate):
     with pytest.raises(Mistake, match=rf"dropout: {rate} for 'here' is not a rate"):
         dropout(jnp.ones(SHAPE), rate, None, "here")
+
+
+def test_uniform_draws_are_even_over_zero_to_one_and_an_examples_own():
+    stream = Randomness.for_step(0, 1, 8)
+    whole = np.asarray(stream.uniform((8, 50, 50)))
+    assert whole.dtype == np.float32 and 0 <= whole.min() and whole.max() < 1
+    counts, _ = np.histogram(whole, 10, (0, 1))
+    assert np.abs(counts - 2000).max() < 5 * math.sqrt(2000 * 0.9)
+    rows = np.array([5, 2])
+    piece = Randomness(stream.key, jnp.asarray(rows, jnp.int32)).uniform((2, 50, 50))
+    np.testing.assert_array_equal(piece, whole[rows])
+    # The same bits that dropout compares.
+    np.testing.assert_array_equal(np.asarray(stream.keep(0.75, (8, 50, 50))), whole < 0.25)

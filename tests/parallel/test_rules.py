@@ -3,7 +3,7 @@
 import pytest
 
 from mistake import Mistake
-from parallel.rules import Rules
+from parallel.rules import Rules, rule_for
 
 MESH = {"data": 2, "tensor": 4}
 
@@ -88,3 +88,21 @@ def test_all_faults_of_all_tables_are_told_at_once():
         "rules.activations",
         "rules.optimizer",
     ]
+
+
+@pytest.mark.parametrize(
+    ("table", "group", "expert_group"),
+    [
+        ({}, None, None),
+        ({"batch": "data"}, ("data",), ("data",)),
+        ({"batch": "data", "expert": "data"}, ("data",), None),
+        ({"batch": ("data", "tensor"), "expert": "tensor"}, ("data", "tensor"), ("data",)),
+        ({"batch": "data", "group": ("data", "tensor"), "expert": "data"}, ("data", "tensor"), ("tensor",)),
+        ({"batch": "data", "group": None, "expert_group": "tensor"}, (), ("tensor",)),
+    ],
+    ids=str,
+)
+def test_groups_of_tokens_follow_their_examples_where_nothing_else_is_said(table, group, expert_group):
+    activations = compiled(activations=table)["activations"]
+    found = [rule_for(activations, name, "expert_inputs") for name in ("group", "expert_group")]
+    assert [rule and rule.mesh_axes for rule in found] == [group, expert_group]

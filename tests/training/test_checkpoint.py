@@ -131,3 +131,36 @@ def test_a_policy_that_could_not_resume_is_refused():
         CheckpointPolicy(keep_last=0)
     with pytest.raises(Mistake, match="checkpoint.best_mode"):
         CheckpointPolicy(best="loss", best_mode="least")
+
+
+@pytest.mark.parametrize("options", [{"best_mode": "max"}, {"keep_best": 3}, {"best": ""}])
+def test_what_has_no_effect_without_a_best_metric_is_refused(options):
+    with pytest.raises(Mistake, match=rf"^checkpoint\.{next(iter(options))}: "):
+        CheckpointPolicy(**options)
+
+
+def test_a_best_metric_that_evaluation_does_not_give_names_the_nearest():
+    policy = CheckpointPolicy(best="acuracy", best_mode="max")
+    with pytest.raises(Mistake, match=r"^checkpoint\.best: .*'acuracy'. Nearest: 'accuracy'. It has: loss, accuracy"):
+        policy.check(["loss", "accuracy"])
+    CheckpointPolicy(best="accuracy").check(["loss", "accuracy"])
+    CheckpointPolicy().check(["loss"])
+
+
+def test_reading_only_changes_nothing_even_past_a_damaged_checkpoint(tmp_path):
+    with Checkpoints(tmp_path, CheckpointPolicy()) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(step, state_of(step), {"step": step})
+    for file in (tmp_path / "checkpoints" / "2" / "state").rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"")
+    being_written = tmp_path / "checkpoints" / "3.orbax-checkpoint-tmp-1"
+    being_written.mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    with Checkpoints(tmp_path, CheckpointPolicy(skip_damaged=True), read_only=True) as checkpoints:
+        _, run = checkpoints.restore(*targets())
+    assert run["step"] == 1
+    assert sorted(tmp_path.rglob("*")) == before
+    with Checkpoints(tmp_path / "none", CheckpointPolicy(), read_only=True) as checkpoints:
+        assert checkpoints.restore(*targets()) is None
+    assert not (tmp_path / "none").exists()

@@ -7,6 +7,6 @@ gin alone lets a misspelt scope, a macro that nobody reads and a binding that no
 
 from training.config.difference import difference
 from training.config.loaded import Config, load
-from training.config.registered import clean
+from training.config.registered import clean, name_of
 
-__all__ = ["Config", "clean", "difference", "load"]
+__all__ = ["Config", "clean", "difference", "load", "name_of"]

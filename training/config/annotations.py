@@ -6,7 +6,8 @@ import types
 import typing
 from typing import Any, Literal
 
-from training.config.values import Macro, Reference, render
+from training.config import kinds
+from training.config.values import Macro, Reference
 
 _SEQUENCES = (tuple, list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 _MAPPINGS = (dict, collections.abc.Mapping)
@@ -16,10 +17,11 @@ _ARTICLE = {int: "an int", float: "a float", bool: "True or False", str: "a stri
 def misfit(value: Any, annotation: Any) -> str:
     """What is wrong with `value`, '' where nothing is.
 
-    An int is a float, and a list a tuple, but True is no int and a string no sequence. Left to the code that
-    takes the value: annotations other than literals', containers' and unions of them, and references and constants.
+    An int is a float, and a list a tuple, but True is no int and a string no sequence. A reference fits the class that it
+    is known to give; where that isn't known, any (see kinds). Left to the code that takes the value: other annotations,
+    and constants.
     """
-    return "" if _fits(value, annotation) else f"{render(value)} is not {_wanted(annotation)}"
+    return "" if _fits(value, annotation) else f"{kinds.described(value)} is not {_wanted(annotation)}"
 
 
 def choices(annotation: Any) -> list[str]:
@@ -30,11 +32,13 @@ def choices(annotation: Any) -> list[str]:
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    if isinstance(value, Reference | Macro):
+    if isinstance(value, Macro):
         return True
     origin, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     if _is_union(annotation):
         return any(_fits(value, member) for member in arguments)
+    if isinstance(value, Reference):
+        return kinds.fits(value, annotation)
     if origin is Literal:
         return any(value == choice and type(value) is type(choice) for choice in arguments)
     if annotation is None or annotation is type(None):
@@ -45,6 +49,8 @@ def _fits(value: Any, annotation: Any) -> bool:
         return type(value) is annotation
     if origin in _SEQUENCES:
         return isinstance(value, tuple | list) and _items_fit(value, origin, arguments)
+    if kinds.is_checked(annotation):
+        return False  # No literal is an instance of a class of ours.
     if origin in _MAPPINGS:
         key, item = arguments or (Any, Any)
         return isinstance(value, dict) and all(_fits(k, key) and _fits(v, item) for k, v in value.items())
@@ -69,4 +75,6 @@ def _wanted(annotation: Any) -> str:
         return "one of " + ", ".join(map(repr, typing.get_args(annotation)))
     if annotation in _ARTICLE:
         return _ARTICLE[annotation]
+    if kinds.is_checked(annotation):
+        return kinds.wanted(annotation)
     return inspect.formatannotation(annotation).replace("collections.abc.", "")

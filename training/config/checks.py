@@ -36,6 +36,7 @@ def values(bindings: Bindings, history: Sequence[Written]) -> list[str]:
     faults += _unread_macros(bindings, history)
     # A type can be told where every macro can be resolved.
     circles = list(_circles(bindings, macros))
+    circles = circles or list(_reference_circles(bindings, macros))
     return faults + (circles or [fault for written in bindings.values() for fault in _type(written, macros)])
 
 
@@ -96,6 +97,55 @@ def _circles(bindings: Bindings, macros: Mapping[str, object]) -> Iterator[str]:
             ahead = set().union(*(reads.get(other, ()) for other in ahead)) - reached
         if macro in reached:
             yield f"{macro}: the macro's value needs itself ({bindings[Name('', macro, '')].place()})."
+
+
+def _reference_circles(bindings: Bindings, macros: Mapping[str, object]) -> Iterator[str]:
+    """Configurables that take themselves as arguments, directly or through others.
+
+    A reference without a scope is called in that of its caller, one in a macro in the macro's.
+    """
+    path: list[tuple[str, str]] = []
+    seen: set[tuple[str, str]] = set()
+
+    def visit(scope: str, configurable: str) -> Iterator[str]:
+        node = (scope, configurable)
+        if node in seen:
+            return
+        path.append(node)
+        for written in _holding_in(bindings, scope, configurable):
+            for inner, reference in _called(written.value, macros, scope):
+                found = registered.find(reference.configurable)
+                if found is None:
+                    continue
+                if (inner, found.name) in path:
+                    circle = f"{reference} would be given to itself, without end ({written.place()})"
+                    yield f"{written.name}: {circle}. Refer to another configurable."
+                else:
+                    yield from visit(inner, found.name)
+        seen.add(path.pop())
+
+    starts = dict.fromkeys((name.scope, name.configurable) for name in bindings if not name.is_macro)
+    yield from dict.fromkeys(fault for start in starts for fault in visit(*start))
+
+
+def _holding_in(bindings: Bindings, scope: str, configurable: str) -> list[Written]:
+    """What the parameters of `configurable` are bound to where it is called in `scope`."""
+    holding: dict[str, Name] = {}
+    for name in bindings:
+        if name.configurable == configurable and not name.is_macro and covers(name.scope, scope):
+            known = holding.get(name.parameter)
+            if known is None or len(name.scope) > len(known.scope):
+                holding[name.parameter] = name
+    return [bindings[name] for name in holding.values()]
+
+
+def _called(value: object, macros: Mapping[str, object], scope: str) -> Iterator[tuple[str, Reference]]:
+    """(scope that it is called in, reference) of each '@name()' in a value."""
+    for leaf in walk(value):
+        if isinstance(leaf, Reference) and leaf.called:
+            yield leaf.scope or scope, leaf
+        elif isinstance(leaf, Macro) and leaf.name in macros:
+            yield from _called(macros[leaf.name], macros, leaf.name)
 
 
 def _unread_macros(bindings: Bindings, history: Sequence[Written]) -> Iterator[str]:

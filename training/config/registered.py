@@ -19,13 +19,15 @@ _GIN_TAIL = re.compile(r"\n  (No values supplied by Gin or caller|In call to con
 class Configurable:
     """A registered function or class.
 
-    name: the shortest that is its own; parameters: those that may be bound; any_parameter: it takes **kwargs.
+    name: the shortest that is its own; parameters: those that may be bound; any_parameter: it takes **kwargs;
+    constructs: the class, None for a function.
     """
 
     name: str
     function: Callable
     parameters: dict[str, inspect.Parameter]
     any_parameter: bool
+    constructs: type | None
 
     def annotation(self, parameter: str) -> Any:
         """Of the parameter; Any where it has none, or one that can't be evaluated."""
@@ -73,7 +75,14 @@ def find(name: str) -> Configurable | None:
         function=function,
         parameters={parameter.name: parameter for parameter in named if _may_bind(entry, parameter.name)},
         any_parameter=any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature),
+        constructs=entry.wrapped if inspect.isclass(entry.wrapped) else None,
     )
+
+
+def name_of(value: Any) -> str:
+    """The configurable that made `value`, or the name of its class."""
+    made_by = [full for full, entry in internals._REGISTRY.items() if entry.wrapped is type(value)]
+    return internals._REGISTRY.minimal_selector(made_by[0]) if made_by else type(value).__name__
 
 
 def is_constant(name: str) -> bool:

@@ -66,6 +66,18 @@ def test_the_bucket_of_every_distance_is_t5s(compiled):
     np.testing.assert_array_equal(bucket(distances, 32, 128), [bucket_by_integers(d) for d in distances.tolist()])
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_causal_bucket_of_every_distance_is_t5s(compiled):
+    def by_integers(n: int) -> int:
+        """Of 32, 16 are exact; then 16 + floor(16 log(n/16) / log(8)): the most k of which n^16 >= 16^16 8^k."""
+        return n if n < 16 else min(16 + max(k for k in range(60) if n**16 >= 16**16 * 8**k), 31)
+
+    bucket = lambda d: relative_bucket(d, 32, 128, causal=True)
+    distances = np.arange(-600, 20)
+    expected = [by_integers(max(-d, 0)) for d in distances.tolist()]
+    np.testing.assert_array_equal((jax.jit(bucket) if compiled else bucket)(distances), expected)
+
+
 def test_the_bias_of_a_query_and_a_key_is_its_heads_number_for_their_distance():
     bias = RelativeBias(3)
     table = np.random.default_rng(0).normal(size=(32, 3)).astype("f4")

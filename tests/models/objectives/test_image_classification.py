@@ -80,8 +80,12 @@ def test_dropout_applies_in_training_only():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"encoder": nnx.Module()}, "image_classification.encoder: Module pools no images. Give it @vit() or @mbt()."),
+        (
+            {"encoder": nnx.Module()},
+            "image_classification.encoder: Module is not a model that this objective can train. Give it @vit() or @mbt().",
+        ),
         ({"num_classes": 0}, "image_classification.num_classes: 0. It must be at least 1."),
+        ({"dropout": -0.1}, "image_classification.dropout: -0.1 is not a rate. It must be at least 0 and below 1."),
         ({"label_smoothing": 1.0}, "image_classification.label_smoothing: 1.0. It must be at least 0 and below 1."),
     ],
     ids=str,

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 import pickle
+import re
 import shutil
 import zipfile
 
@@ -12,7 +14,8 @@ import pytest
 import safetensors.numpy
 
 from mistake import Mistake
-from models.pretrained.checkpoint import import_checkpoint, read, write_ours
+from models.pretrained.checkpoint import import_checkpoint, read, write_ours, write_theirs
+from models.pretrained.folder import writing
 from tests.models.pretrained.fixture_models import FIXTURES, tensors
 
 
@@ -279,3 +282,75 @@ def test_a_model_gin_that_does_not_fit_its_tensors_is_refused(tmp_path, old, new
     (tmp_path / "model.gin").write_text(text.replace(old, new))
     with pytest.raises(Mistake, match=said):
         read(tmp_path)
+
+
+def test_one_safetensors_file_is_read_with_the_config_beside_it(folder):
+    expected, _ = import_checkpoint(folder)
+    named = (folder / "model.safetensors").rename(folder / "weights.safetensors")
+    assert same(import_checkpoint(named)[0], expected)
+    (folder / "config.json").unlink()
+    with pytest.raises(Mistake, match=r"weights.safetensors: it needs its config.json beside it, and .*copy has none"):
+        read(named)
+
+
+def test_an_index_that_names_tensors_its_files_lack_is_refused_with_their_names(folder):
+    names = dict.fromkeys(tensors("masked_lm"), "model.safetensors")
+    index = folder / "model.safetensors.index.json"
+    shard = folder / "a.safetensors"
+    (folder / "model.safetensors").rename(shard)
+    index.write_text(
+        json.dumps({"weight_map": dict.fromkeys([*names, "ghost.weight", "spirit.bias"], "a.safetensors")})
+    )
+    with pytest.raises(Mistake, match=r"ghost.weight \(a.safetensors\), spirit.bias \(a.safetensors\)"):
+        read(folder)
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(names, "a.safetensors")}))
+    assert same(import_checkpoint(folder)[0], import_checkpoint(FIXTURES / "masked_lm")[0])
+
+
+@pytest.mark.parametrize("umask, mode", [(0o022, 0o644), (0o027, 0o640)])
+def test_written_files_have_the_permissions_of_any_other_file(tmp_path, umask, mode):
+    checkpoint, before = read(FIXTURES / "token"), os.umask(umask)
+    try:
+        for write in (
+            lambda folder: write_ours(checkpoint, folder, "x"),
+            lambda folder: write_theirs(checkpoint, folder),
+        ):
+            with writing(tmp_path / "out", overwrite=True) as partial:
+                write(partial)
+            assert {file.stat().st_mode & 0o777 for file in (tmp_path / "out").iterdir()} == {mode}
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("num_layers", "'two'"),
+        ("num_layers", "2.0"),
+        ("num_layers", "True"),
+        ("width", "None"),
+        ("dropout", "'much'"),
+        ("dropout", "1.5"),
+        ("pooler", "1"),
+        ("activation", "3"),
+        ("activation", "'gleu'"),
+        ("positions", "'rotry'"),
+        ("num_kv_heads", "(1,)"),
+        ("parts", "7"),
+        ("token_types", "-1"),
+    ],
+)
+def test_a_value_in_model_gin_that_can_not_be_is_refused_by_its_name(tmp_path, name, value):
+    write_ours(read(FIXTURES / "token"), tmp_path, "x")
+    file = tmp_path / "model.gin"
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(f"bert.{name} ")]
+    file.write_text("\n".join([*lines, f"bert.{name} = {value}"]))
+    with pytest.raises(Mistake, match=rf"bert\.{name}: {re.escape(value)}"):
+        read(tmp_path)
+
+
+def test_a_model_gin_of_before_there_were_parts_is_read(tmp_path):
+    write_ours(read(FIXTURES / "token"), tmp_path, "x")
+    file = tmp_path / "model.gin"
+    file.write_text(file.read_text().replace("bert.parts = None\n", ""))
+    assert same(import_checkpoint(tmp_path)[0], import_checkpoint(FIXTURES / "token")[0])
