@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from mistake import Mistake, nearest
-from parallel import axes
+from parallel import axes, spatial
 from parallel.annotate import scan_layers
 from parallel.apart import run_apart
 from parallel.attention import attention
@@ -269,9 +269,7 @@ class Layout:
         resolved = self.resolve("activations", _path(part, f"{name}_input"), x_BHWC.shape, names, x_BHWC.dtype)
         if self.mesh is None or not any(resolved.split[1:3]):
             return convolution(x_BHWC, kernel_HWIO, **options)
-        from parallel import spatial
-
-        return spatial.convolve(self.mesh, resolved.spec, x_BHWC, kernel_HWIO, **options)
+        return spatial.convolve(self.mesh, resolved.split, x_BHWC, kernel_HWIO, **options)
 
     def apart(
         self,

@@ -12,6 +12,8 @@ import pytest
 
 from training import devices
 
+# Tests compile much and compute little.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()
 devices.simulate(8, force=True)
 
 _CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "meshwright" / "compiled"

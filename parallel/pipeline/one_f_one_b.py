@@ -69,6 +69,11 @@ class _Cut:
             body = self._layout.rematerialized(body, layers, part)
             raise _Reached(_Call(body, x, per_example, layers, num_layers, part))
         self.calls += 1
+        if self.calls > 1:
+            raise Mistake(
+                "pipeline.schedule: '1f1b' cuts a step at its one stack of blocks, and this model runs several in that part. "
+                "Give all but one to parts of their own (scope/pipeline.schedule), or take 'gpipe'."
+            )
         return self._given
 
 
@@ -133,13 +138,7 @@ class _Step:
     def after(self, outer: Params, x: Any, sums: Sums, m: jax.Array) -> Sums:
         """The losses' sums from what leaves the last stage; `sums` are the blocks' own."""
         cut = _Cut(self.layout, (x, sums))
-        found = self.losses(outer | self.inner, *at(self.micro_M, m), cut)
-        if cut.calls != 1:
-            raise Mistake(
-                f"pipeline.schedule: '1f1b' cuts a step at its one stack of blocks, and this model runs {cut.calls} in that part. "
-                "Give one of them to a part of its own (its scope before pipeline.schedule), or take 'gpipe'."
-            )
-        return found
+        return self.losses(outer | self.inner, *at(self.micro_M, m), cut)
 
     def stage(self, layers_L, x_L, micro_L) -> tuple[Any, Sums]:
         """Each stage on its own microbatch."""
