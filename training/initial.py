@@ -16,6 +16,7 @@ from models.pretrained.table import problems
 from training.checkpoint import Checkpoints
 from training.config import name_of
 from training.console import TrainingConsole
+from training.precision import exact, replaced
 from training.program import Program
 from training.state import TrainState
 
@@ -64,7 +65,10 @@ def _started(program: Program, bound: Mapping[str, str], console: TrainingConsol
         f"{len(loaded)} parameters from {experiment.init_from}; "
         f"fresh: {', '.join(fresh) or 'none'}; not used: {', '.join(unused) or 'none'}"
     )
-    return dataclasses.replace(state, params=state.params | placed, ema=ema), fresh
+    params, opt_state = replaced(state.params, state.opt_state, placed)
+    started = dataclasses.replace(state, params=params, opt_state=opt_state, ema=ema)
+    # A master copy and an average may be shared out otherwise than the weights.
+    return jax.device_put(started, program.state_sharding), fresh
 
 
 def _check_same_model(settings: Mapping[str, object], bound: Mapping[str, str]) -> None:
@@ -103,7 +107,7 @@ def check_model_to_write(program: Program, bound: Mapping[str, str], target: pat
 
 def write_model(program: Program, state: TrainState, bound: Mapping[str, str], target: pathlib.Path) -> None:
     """The weights (the average, where one is kept) and bindings of the model, as `python -m models.pretrained export` reads them."""
-    weights = state.params if state.ema is None else state.ema
+    weights = exact(state.params, state.opt_state) if state.ema is None else state.ema
     params = {path: np.asarray(value) for path, value in weights.items()}
     checkpoint = Checkpoint(params, _settings(bound), _head(program))
     with folder.writing(target, overwrite=True) as partial:

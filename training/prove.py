@@ -3,6 +3,7 @@ agree.
 """
 
 import dataclasses
+import pathlib
 from collections.abc import Callable, Sequence
 
 import gin
@@ -28,8 +29,9 @@ class Proof:
     """What is compared, and how closely.
 
     Args:
-      layouts: gin files with a mesh and rules, each put on top of the configuration. Its own layout is compared too,
-        where there are devices for it.
+      layouts: gin files with a mesh and rules, each put on top of the configuration; None is every one of
+        configs/parallel, but those that the model has not the dimensions for, which are listed with the reason. The
+        configuration's own layout is compared too, where there are devices for it.
       accumulations: each layout runs with each number of microbatches a step.
       shrink: bindings that make the configuration small enough to run here, {'bert.num_layers': 2, ...}.
       batch_size: examples a step.
@@ -42,15 +44,10 @@ class Proof:
 
     def __init__(
         self,
-        layouts: Sequence[str] = (
-            "configs/parallel/data.gin",
-            "configs/parallel/zero3.gin",
-            "configs/parallel/tensor.gin",
-            "configs/parallel/gspmd_finalized.gin",
-        ),
+        layouts: Sequence[str] | None = None,
         accumulations: Sequence[int] = (1, 4),
         shrink: dict | None = None,
-        batch_size: int = 32,
+        batch_size: int = 64,
         steps: int = 5,
         loss_tolerance: float = 1e-5,
         gradient_tolerance: float = 1e-4,
@@ -72,7 +69,9 @@ class Proof:
                 raise Mistake(
                     f"prove.{name}: {value}. It must be above 0: no two orders of summation agree to the bit."
                 )
-        self.layouts, self.accumulations, self.shrink = tuple(layouts), tuple(accumulations), dict(shrink or {})
+        self.every_preset = layouts is None
+        self.layouts = presets() if layouts is None else tuple(layouts)
+        self.accumulations, self.shrink = tuple(accumulations), dict(shrink or {})
         self.batch_size, self.steps = batch_size, steps
         self.loss_tolerance, self.gradient_tolerance = loss_tolerance, gradient_tolerance
 
@@ -105,6 +104,17 @@ class Comparison:
     agrees: bool
 
 
+def presets() -> tuple[str, ...]:
+    """Every layout of configs/parallel, but those that are no kind of parallelism."""
+    folder = pathlib.Path(__file__).resolve().parents[1] / "configs" / "parallel"
+    names = sorted(path.name for path in folder.glob("*.gin") if path.name not in ("none.gin", "single.gin"))
+    return tuple(f"configs/parallel/{name}" for name in names)
+
+
+def _short(layout: str) -> str:
+    return layout.removeprefix("configs/parallel/")
+
+
 def run(program: Program, steps: int) -> Trace:
     """The first `steps` steps of `program` on its data, noise included."""
     experiment = program.experiment
@@ -135,18 +145,25 @@ def prove(
     """
     accumulations = (1,) if whole_batch else proof.accumulations
     reference = run(build([REFERENCE], proof.bindings(1)), proof.steps)
-    comparisons = []
+    comparisons, refused = [], {}
     for layout in ((OWN,) if own_layout else ()) + (REFERENCE, *proof.layouts):
         for accumulation in accumulations:
             if (layout, accumulation) == (REFERENCE, 1):
                 continue
-            program = build([] if layout == OWN else [layout], proof.bindings(accumulation))
-            comparisons.append(
-                _compare(proof, layout, program.layout.sizes, accumulation, run(program, proof.steps), reference)
-            )
+            try:
+                program = build([] if layout == OWN else [layout], proof.bindings(accumulation))
+                trace = run(program, proof.steps)
+            except Mistake as mistake:
+                if not (proof.every_preset and layout in proof.layouts):
+                    raise
+                refused.setdefault(layout, str(mistake).splitlines()[0])
+                continue
+            comparisons.append(_compare(proof, layout, program.layout.sizes, accumulation, trace, reference))
             jax.clear_caches()
     left_out = [count for count in proof.accumulations if count not in accumulations]
     console.print(_table(proof, comparisons, reference, left_out))
+    for layout, why in refused.items():
+        console.print(f"{_short(layout)} does not apply: {why}", style="dim", markup=False, highlight=False)
     if not own_layout:
         console.print("The configuration's own layout takes other devices than are here, so it was left out.")
     agreed = all(comparison.agrees for comparison in comparisons)
@@ -206,7 +223,7 @@ def _table(proof: Proof, comparisons: Sequence[Comparison], reference: Trace, le
         mesh = " x ".join(f"{name} {size}" for name, size in c.mesh.items())
         mark = "[green]agrees" if c.agrees else "[bold red]DIFFERS"
         table.add_row(
-            c.layout.removeprefix("configs/parallel/"),
+            _short(c.layout),
             mesh,
             str(c.accumulation),
             f"{c.loss:.1e}",
