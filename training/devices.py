@@ -2,9 +2,19 @@
 backend.
 """
 
+import glob
 import os
 
 import jax
+
+# A machine of its own: else libtpu asks the network which one it is on.
+_NO_TPU = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
+    # A chip is one process's; where there is none, libtpu is anybody's.
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
 
 
 def simulate(num_devices: int, *, force: bool) -> None:
@@ -18,6 +28,13 @@ def simulate(num_devices: int, *, force: bool) -> None:
     if force:
         jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", num_devices)
+
+
+def hide_absent_tpu() -> None:
+    """Where no TPU is, lets libtpu, which may be here to plan with, say nothing of it. Before JAX touches its backend."""
+    if not any(glob.glob(pattern) for pattern in ("/dev/accel*", "/dev/vfio/[0-9]*")):
+        for name, value in _NO_TPU.items():
+            os.environ.setdefault(name, value)
 
 
 def describe() -> str:

@@ -15,7 +15,7 @@ from parallel.modes import CONFIGURABLES, Modes
 from parallel.remat import Remat
 from training import catalogue, config  # noqa: F401  catalogue registers what gin may name
 from training.checkpoint import CheckpointPolicy
-from training.devices import simulate
+from training.devices import hide_absent_tpu, simulate
 from training.experiment import Experiment
 from training.flags import Flags
 from training.precision import Precision
@@ -96,6 +96,7 @@ def _modes(scope: str) -> Modes:
 
 def _simulate(flags: Flags, mesh: MeshAxes) -> None:
     """Must come before the first look at the devices; later calls, of the same number, change nothing."""
+    hide_absent_tpu()
     count = flags.simulated_devices or mesh.simulated_devices
     if count:
         simulate(count, force=flags.simulated_devices is not None)
