@@ -28,6 +28,8 @@ from training.setup import build, located, read
 from training.sinks import as_line
 
 CONFIG, LAYOUT, REPORT, MODEL = "config.gin", "layout.json", "report.html", "model"
+# What training does not read may change between two starts of a run.
+_NOT_OF_THE_RUN = ("prove.*",)
 
 
 def train_mode(flags: Flags) -> int:
@@ -49,10 +51,10 @@ def train_mode(flags: Flags) -> int:
         begin = functools.partial(_describe, workdir, text, setup.program)
         outcome = train(setup.program, setup.policy, workdir, setup.config, console, begin)
     if outcome.status == faults.DONE:
-        report = close(setup.program, outcome, workdir, text, started)
+        if setup.program.experiment.write_model:
+            write_model(setup.program, outcome.state, setup.config.values(), workdir / MODEL)
         if primary():
-            if setup.program.experiment.write_model:
-                write_model(setup.program, outcome.state, setup.config.values(), workdir / MODEL)
+            report = close(setup.program, outcome, workdir, text, started)
             write_report(workdir / REPORT, report)
             console.summary(report, str(workdir / REPORT))
     return outcome.status
@@ -131,7 +133,7 @@ def _check_same_configuration(workdir: pathlib.Path, text: str, flags: Flags) ->
     old = workdir / CONFIG
     if not old.exists() or not _has_checkpoint(workdir) or flags.allow_config_change:
         return
-    if changes := config.difference(old.read_text(), text):
+    if changes := config.difference(old.read_text(), text, ignore=_NOT_OF_THE_RUN):
         raise Mistake(
             f"--workdir: the run in {workdir} had another configuration:\n{changes}\n"
             "Take another workdir, or go on with the new configuration: --allow_config_change."
