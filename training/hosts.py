@@ -175,10 +175,14 @@ def _named(processes: list[int]) -> str:
 def same(name: str, value: str, otherwise: str) -> None:
     """Raises Mistake, on every process, unless all bring the same value. otherwise: what it means, and the mend."""
     values = meet(name, value)
-    others = [process for process, theirs in enumerate(values) if theirs != values[0]]
+    others = [process for process, brought in enumerate(values) if brought != values[0]]
     if others:
-        shown = f" (process 0: {values[0]}; process {others[0]}: {values[others[0]]})" if len(values[0]) < 200 else ""
-        raise Mistake(f"{name} of {_named(others)} is not that of process 0{shown}. {otherwise}")
+        lines = itertools.zip_longest(values[0].splitlines(), values[others[0]].splitlines(), fillvalue="nothing")
+        ours, theirs = next(((a, b) for a, b in lines if a != b), ("", ""))
+        raise Mistake(
+            f"{name} of {_named(others)} is not that of process 0 (process 0: {ours.strip()}; "
+            f"process {others[0]}: {theirs.strip()}). {otherwise}"
+        )
 
 
 def whole(value: jax.Array) -> np.ndarray:

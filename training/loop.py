@@ -69,7 +69,7 @@ def train(
       `workdir` are as they were.
     """
     with Checkpoints(workdir, policy) as checkpoints, StopRequest() as stop, contextlib.ExitStack() as opened:
-        _check_same_run(configuration, checkpoints)
+        _check_same_folder(checkpoints)
         state, run = initial(program, checkpoints, configuration.values(), console)
         start = int(run["step"])
 
@@ -92,10 +92,8 @@ def train(
         )
 
 
-def _check_same_run(configuration: Config, checkpoints: Checkpoints) -> None:
-    """Raises Mistake when processes were started to do different things, or see different folders."""
-    hosts.check_joined()
-    hosts.same("the configuration", configuration.operative(), "Start every process with the same flags and gin files.")
+def _check_same_folder(checkpoints: Checkpoints) -> None:
+    """Raises Mistake when processes see different folders."""
     found = f"checkpoints {checkpoints.steps}" if checkpoints.folder.is_dir() else "no folder"
     hosts.same("what is seen of --workdir", found, "It must be one folder that all processes share.")
 
