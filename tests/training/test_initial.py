@@ -54,7 +54,7 @@ def written(tmp_path):
     def written(model):
         program = program_of(model)
         params = jax.device_get(initialize(program.declared, 0))
-        state = types.SimpleNamespace(params=params, ema=None)
+        state = types.SimpleNamespace(params=params, opt_state={}, ema=None)
         check_model_to_write(program, BOUND, tmp_path / "model")
         write_model(program, state, BOUND, tmp_path / "model")
         return tmp_path / "model", params
