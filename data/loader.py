@@ -2,6 +2,7 @@
 
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Literal, Self
 
@@ -25,7 +26,7 @@ class Loader:
       batch_size: examples of the GLOBAL batch.
       seed: of order and noise.
       start_step: number of the first batch.
-      rows: which rows of the global batch to make; None is all.
+      rows: which rows of the global batch to make, in this order; None is all.
       end: 'repeat' goes on with the next epoch, reshuffled; a batch may lie across the two. 'stop' ends after one.
       remainder: of 'stop': 'pad' fills the last batch with zeros, which mean padding; 'drop' leaves an uneven one out.
       threads: make batches in the background; 0 makes each when asked for.
@@ -33,6 +34,7 @@ class Loader:
 
     Attributes:
       num_batches: of the split from step 0, known before any is made, and the same in every process; None for 'repeat'.
+      examples: of an epoch, without batches.
       waited: seconds that `next` has waited for a batch, so far.
     """
 
@@ -53,7 +55,8 @@ class Loader:
         if rows is None:
             rows = slice(None)
         numbers = range(batch_size)[rows] if isinstance(rows, slice) else rows
-        batches = _Batches(task.examples(split, seed), task.features(), batch_size, numbers, end, remainder)
+        self.examples = task.examples(split, seed)
+        batches = _Batches(self.examples, task.features(), batch_size, numbers, end, remainder)
         self.num_batches = None if end == "repeat" else len(batches)
         self.waited = 0.0
         ahead = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=prefetch)
@@ -69,6 +72,14 @@ class Loader:
             return next(self._iterator)
         finally:
             self.waited += time.perf_counter() - began
+
+    def fingerprint(self) -> str:
+        """What tells other data from this: how many examples there are, and what the first is."""
+        first = self.examples[0] if len(self.examples) else {}
+        crc = 0
+        for name in sorted(first):
+            crc = zlib.crc32(np.ascontiguousarray(first[name]).tobytes(), zlib.crc32(name.encode(), crc))
+        return f"{len(self.examples)} examples, checksum of the first {crc:08x}"
 
     def close(self) -> None:
         """Stops the threads."""

@@ -19,8 +19,9 @@ class MeshAxes:
 
     Args:
       axes: {'data': -1, 'tensor': 4}. At most one -1: the devices that the others leave.
-      slices: {'data': 2}: how many ways each named axis goes over the slow network between slices (or hosts). The factor is part
-        of that axis's size; axes not named stay within a slice.
+      slices: {'data': 2}: how many ways each named axis goes over the slow network between slices. The factor is part of that
+        axis's size; axes not named stay within a slice. Devices that show no slices of their own, GPUs or CPUs of several
+        processes, lie in one slice a process; those of one process, or of one TPU slice, are cut into slices in order.
       num_devices: how many of the devices to use; None is all of them.
       simulated_devices: on a machine whose only device is the CPU, how many to simulate there (0: none).
     """
@@ -124,10 +125,15 @@ def _hybrid(sizes: dict[str, int], slices: dict[str, int], devices: list[jax.Dev
     outer = [slices.get(name, 1) for name in sizes]
     inner = [size // count for size, count in zip(sizes.values(), outer, strict=True)]
     there = len({getattr(d, "slice_index", 0) for d in devices})
-    if there > 1:
-        if there != math.prod(outer):
-            raise Mistake(f"mesh.slices: {slices} makes {math.prod(outer)} slices, and the devices lie in {there}.")
-        return mesh_utils.create_hybrid_device_mesh(inner, outer, devices, allow_split_physical_axes=True)
+    # The hosts of a TPU slice are joined by the fast network; other hosts by the slow one.
+    hosts = len({d.process_index for d in devices}) if there == 1 and devices[0].platform != "tpu" else 1
+    if there > 1 or hosts > 1:
+        if there * hosts != math.prod(outer):
+            lie = f"{there}" if there > 1 else f"{hosts}, one a process"
+            raise Mistake(f"mesh.slices: {slices} makes {math.prod(outer)} slices, and the devices lie in {lie}.")
+        return mesh_utils.create_hybrid_device_mesh(
+            inner, outer, devices, process_is_granule=hosts > 1, allow_split_physical_axes=True
+        )
     # No slices of its own (simulated devices, or one slice): consecutive devices stand for a slice.
     grid = np.array(devices, dtype=object).reshape(*outer, *inner)
     order = [axis for i in range(len(sizes)) for axis in (i, i + len(sizes))]

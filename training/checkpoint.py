@@ -13,6 +13,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers as managers
 
 from mistake import Mistake, nearest
+from training import hosts
 from training.state import TrainState
 
 _VERSIONED = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain")
@@ -143,8 +144,9 @@ class Checkpoints:
         Raises DamagedCheckpoint for one that can't be read, unless the policy goes back over it.
         """
         target = jax.tree.map(lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), abstract, sharding)
-        damaged = []
+        damaged: list[int] = []
         for candidate in self.steps[::-1] if step is None else [step]:
+            damage = ""
             try:
                 self._check_same_state(candidate, abstract)
                 items = ocp.args.Composite(state=ocp.args.StandardRestore(target), run=ocp.args.JsonRestore())
@@ -159,7 +161,10 @@ class Checkpoints:
                         f"It was left as it is. To go back to an earlier one: --gin.checkpoint.skip_damaged=True "
                         f"(there are: {', '.join(map(str, self.steps))})."
                     ) from error
-                print(f"checkpoint {place} can't be read ({_first_line(error)}); going back to an earlier one.")
+                damage = _first_line(error)
+                print(f"checkpoint {place} can't be read ({damage}); going back to an earlier one.")
+            # Each process reads its own part; what one can't read, none goes on from.
+            if any(hosts.meet(f"reading checkpoint {candidate}", damage)):
                 damaged.append(candidate)
                 continue
             self._put_aside(damaged)
@@ -187,12 +192,14 @@ class Checkpoints:
 
     def _put_aside(self, steps: list[int]) -> None:
         """Damaged checkpoints make way for those that will be written at the same steps; nothing is deleted."""
-        for step in () if self._read_only else steps:
+        if not steps or self._read_only:
+            return
+        for step in steps if hosts.index() == 0 else ():
             aside = self.folder.parent / "damaged_checkpoints" / str(step)
             aside.parent.mkdir(exist_ok=True)
             (self.folder / str(step)).rename(aside)
-        if steps and not self._read_only:
-            self._manager.reload()
+        hosts.meet("the damaged checkpoints' making way")
+        self._manager.reload()
 
 
 def _shapes(tree) -> dict[str, tuple[int, ...]]:

@@ -18,7 +18,7 @@ _NO_TPU = {
 
 
 def simulate(num_devices: int, *, force: bool) -> None:
-    """Makes the CPU backend show `num_devices` devices; `force` uses it even where there are accelerators.
+    """Makes the CPU backend show `num_devices` devices, of each process; `force` uses it even where there are accelerators.
 
     Devices that share few cores reach a collective far apart, so XLA's time-outs for that are raised.
     """
@@ -41,7 +41,11 @@ def describe() -> str:
     """What the run is on, for people: '8 simulated cpu devices on 2 cores', '4 x NVIDIA H100', ..."""
     devices = jax.devices()
     if devices[0].platform != "cpu":
-        return f"{len(devices)} x {devices[0].device_kind}"
+        return f"{len(devices)} x {devices[0].device_kind}{_processes()}"
     if len(devices) == 1:
         return f"1 CPU device, {os.cpu_count()} cores"
-    return f"{len(devices)} simulated CPU devices on {os.cpu_count()} cores"
+    return f"{len(devices)} simulated CPU devices{_processes()} on {os.cpu_count()} cores"
+
+
+def _processes() -> str:
+    return f" in {jax.process_count()} processes" if jax.process_count() > 1 else ""

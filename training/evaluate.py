@@ -7,8 +7,12 @@ import numpy as np
 from data.loader import Loader
 from parallel.parameters import Params
 from parallel.sums import Sums, add
+from training import hosts
 from training.metrics import fetch, finish
+from training.prefetch import Prefetch
 from training.program import Program
+
+OTHER_DATA = "Every process must read the same data, in the same order: from one shared folder, or from equal copies."
 
 # Where an objective's labels are in a batch, and their weights.
 _LABELS = {"masked_labels": "masked_weights", "targets": "loss_weights", "labels": "label_weights", "label": "weight"}
@@ -21,10 +25,12 @@ def evaluate(program: Program, params: Params) -> dict[str, float]:
     with Loader(
         experiment.data, "eval", size, experiment.seed, rows=program.rows(size), end="stop", remainder="pad"
     ) as loader:
+        hosts.same("the evaluation split", loader.fingerprint() if hosts.several() else "", OTHER_DATA)
         total: Sums = {}
-        for rows in loader:
-            # Added as Python floats: float32 would stop counting at 2**24.
-            total = add(total, fetch(program.eval_step(params, program.global_batch(rows, size))))
+        with Prefetch(loader, lambda rows: program.global_batch(rows, size)) as batches:
+            for batch in batches:
+                # Added as Python floats: float32 would stop counting at 2**24.
+                total = add(total, fetch(program.eval_step(params, batch)))
     return finish(total)
 
 

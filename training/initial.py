@@ -13,6 +13,7 @@ from mistake import Mistake
 from models.pretrained import folder, import_checkpoint, load_for_init
 from models.pretrained.checkpoint import FAMILIES, Checkpoint, write_ours
 from models.pretrained.table import problems
+from training import hosts
 from training.checkpoint import Checkpoints
 from training.config import name_of
 from training.console import TrainingConsole
@@ -58,7 +59,13 @@ def _started(program: Program, bound: Mapping[str, str], console: TrainingConsol
     source = str(locate(experiment.init_from, "experiment.init_from"))
     loaded, fresh, unused = load_for_init(source, program.declared, fresh=experiment.fresh)
     _check_same_model(import_checkpoint(source)[1], bound)
-    placed = {path: jax.device_put(value, program.state_sharding.params[path]) for path, value in loaded.items()}
+    # Each process gives its devices their pieces; device_put would compare all of it between processes first.
+    placed = {
+        path: jax.make_array_from_callback(
+            np.shape(value), program.state_sharding.params[path], np.asarray(value).__getitem__
+        )
+        for path, value in loaded.items()
+    }
     # The average starts from the same weights: a copy of its own, since the step gives up each buffer.
     ema = None if state.ema is None else state.ema | jax.tree.map(lambda x: x.copy(), placed)
     console.note(
@@ -106,9 +113,18 @@ def check_model_to_write(program: Program, bound: Mapping[str, str], target: pat
 
 
 def write_model(program: Program, state: TrainState, bound: Mapping[str, str], target: pathlib.Path) -> None:
-    """The weights (the average, where one is kept) and bindings of the model, as `python -m models.pretrained export` reads them."""
+    """The weights (the average, where one is kept) and bindings of the model, as `python -m models.pretrained export` reads them.
+
+    Every process must call it, since each holds a part of the weights; process 0 writes.
+    """
     weights = exact(state.params, state.opt_state) if state.ema is None else state.ema
-    params = {path: np.asarray(value) for path, value in weights.items()}
+    params = {}
+    for path, value in weights.items():
+        gathered = hosts.whole(value)
+        if hosts.index() == 0:
+            params[path] = gathered
+    if hosts.index() != 0:
+        return
     checkpoint = Checkpoint(params, _settings(bound), _head(program))
     with folder.writing(target, overwrite=True) as partial:
         write_ours(checkpoint, partial, "model.gin -- the model that this run ended with.")

@@ -14,14 +14,16 @@ import orbax.checkpoint as ocp
 from data.loader import Loader
 from mistake import Mistake
 from parallel.sums import Sums, add
-from training import faults
+from training import faults, hosts
 from training.checkpoint import CheckpointPolicy, Checkpoints
+from training.clock import Clock
 from training.config import Config
 from training.console import Moment, TrainingConsole
-from training.evaluate import evaluate
+from training.evaluate import OTHER_DATA, evaluate
 from training.faults import RunFault, StopRequest
 from training.initial import initial
 from training.metrics import fetch, finish
+from training.prefetch import Prefetch
 from training.program import Program
 from training.sinks import Sinks
 from training.state import TrainState
@@ -67,6 +69,7 @@ def train(
       `workdir` are as they were.
     """
     with Checkpoints(workdir, policy) as checkpoints, StopRequest() as stop, contextlib.ExitStack() as opened:
+        _check_same_folder(checkpoints)
         state, run = initial(program, checkpoints, configuration.values(), console)
         start = int(run["step"])
 
@@ -89,6 +92,12 @@ def train(
         )
 
 
+def _check_same_folder(checkpoints: Checkpoints) -> None:
+    """Raises Mistake when processes see different folders."""
+    found = f"checkpoints {checkpoints.steps}" if checkpoints.folder.is_dir() else "no folder"
+    hosts.same("what is seen of --workdir", found, "It must be one folder that all processes share.")
+
+
 class _Loop:
     """One pass from a step to the end; see `train`."""
 
@@ -97,9 +106,8 @@ class _Loop:
         self.open_sinks, self.console, self.config_text, self.workdir = open_sinks, console, config_text, workdir
         self.seconds_before, self.began = run["seconds"], time.monotonic()
         self.window: Sums = {name: tuple(pair) for name, pair in run["window"].items()}
-        # Steps whose sums are not on the host yet: (step, sums, batch). The batch is kept for inspection should it be
-        # at fault.
-        self.pending: collections.deque[tuple[int, Sums, Batch]] = collections.deque()
+        # Steps whose sums are not on the host yet.
+        self.pending: collections.deque[tuple[int, Sums]] = collections.deque()
         self.evaluation: dict[str, float] = run["evaluation"]
         self.evaluated_at: int | None = None
         self.fresh: list[str] = run["fresh"]
@@ -128,17 +136,18 @@ class _Loop:
             raise Mistake(
                 f"batch.size: {size}, and an epoch of the training split has no whole batch of it left to train on."
             )
-        with loader:
-            self.clock = _Clock(loader, start)
+        hosts.same("the training split", loader.fingerprint() if hosts.several() else "", OTHER_DATA)
+        with loader, Prefetch(loader, lambda rows: self.program.global_batch(rows, size), self._busy) as batches:
+            self.clock = Clock(batches, start)
             self.console.status("compiling the training step")
-            for rows in loader:
-                batch = self.program.global_batch(rows, size)
+            for batch in batches:
                 self._compile(batch)
                 if self.step == start:
+                    hosts.meet("the first step")
                     self.sinks = self.open_sinks()
                 self.state, sums = self.program.train_step(self.state, batch)
                 self.step += 1
-                self.pending.append((self.step, sums, batch))
+                self.pending.append((self.step, sums))
                 self._keep_pace()
                 if self.step == experiment.steps:
                     break
@@ -146,7 +155,7 @@ class _Loop:
                     self._evaluate()
                 if self._due(self.policy.every) or (self.policy.best and self._due(experiment.eval_every)):
                     self._checkpoint()
-                if stop.agreed():
+                if stop.agreed(self.step):
                     self._checkpoint()
                     self.checkpoints.wait()
                     self.console.note(f"stopped by SIGTERM; the checkpoint of step {self.step:,} is written")
@@ -161,6 +170,10 @@ class _Loop:
         self._evaluate()
         self._checkpoint()
         return faults.DONE
+
+    def _busy(self) -> bool:
+        """Whether the devices are still at a step."""
+        return bool(self.pending) and not self.pending[-1][1]["finite"][0].is_ready()
 
     def _due(self, every: int) -> bool:
         return bool(every) and self.step % every == 0
@@ -193,10 +206,10 @@ class _Loop:
         """
         experiment = self.program.experiment
         while self.pending and self.pending[0][0] <= until:
-            step, sums, batch = self.pending.popleft()
+            step, sums = self.pending.popleft()
             sums = fetch(sums)
             if sums.pop("finite")[0] == 0:
-                self._not_finite(step, batch)
+                self._not_finite(step)
                 sums = {}
             self.window = add(self.window, {name: pair for name, pair in sums.items() if name not in _LAST})
             self.window |= {name: sums[name] for name in _LAST if name in sums}
@@ -216,7 +229,7 @@ class _Loop:
             Moment(step, values["loss"], values["learning_rate"], rate, seconds, min(wait / seconds, 1.0))
         )
 
-    def _not_finite(self, step: int, batch: Batch) -> None:
+    def _not_finite(self, step: int) -> None:
         self.skipped += 1
         if self.program.experiment.non_finite == "skip":
             self.console.warn(
@@ -227,14 +240,18 @@ class _Loop:
         folder = self.workdir / f"fault_at_step_{step}"
         with ocp.StandardCheckpointer() as writer:
             writer.save(folder.absolute() / "state", self.state, force=True)
-        np.savez(
-            folder / f"batch_{jax.process_index()}.npz",
-            **{name: _held_here(value) for name, value in batch.items()},
-        )
+        if hosts.index() == 0:
+            np.savez(folder / "batch.npz", **self._batch_of(step))
         raise RunFault(
             f"step {step}: loss or gradients are not finite. The state that the step began with and its batch are in {folder}.\n"
             "To leave such steps out and go on: --gin.experiment.non_finite=\"'skip'\"."
         )
+
+    def _batch_of(self, step: int) -> dict[str, np.ndarray]:
+        """The whole batch that `step` took, made again: it depends on the step alone, so none need be kept."""
+        experiment = self.program.experiment
+        with Loader(experiment.data, "train", experiment.batch.size, experiment.seed, start_step=step - 1) as loader:
+            return next(loader)
 
     def _evaluate(self) -> None:
         self._drain()
@@ -261,33 +278,3 @@ class _Loop:
         # Weights are ranked by their own evaluation, never by that of an earlier step.
         measured = self.evaluation if self.evaluated_at == self.step else None
         self.checkpoints.save(self.step, self.state, run, measured)
-
-
-def _held_here(value: jax.Array) -> np.ndarray:
-    """All of a batch's field where this process sees all of it, else the shards that it holds, one after another."""
-    if value.is_fully_addressable:
-        return np.asarray(value)
-    return np.concatenate([np.asarray(shard.data) for shard in value.addressable_shards])
-
-
-class _Clock:
-    """Seconds a step, and of them those spent waiting for data, since the last lap; what `paused` covers is left out."""
-
-    def __init__(self, loader: Loader, step: int):
-        self.loader, self.step = loader, step
-        self.began, self.waited = time.perf_counter(), loader.waited
-
-    @contextlib.contextmanager
-    def paused(self):
-        """Time that is not training's: compiling, evaluation."""
-        paused = time.perf_counter()
-        yield
-        self.began += time.perf_counter() - paused
-
-    def lap(self, step: int) -> tuple[float, float]:
-        """(seconds a step, seconds of data wait a step)."""
-        now, waited = time.perf_counter(), self.loader.waited
-        steps = max(step - self.step, 1)
-        seconds, wait = (now - self.began) / steps, (waited - self.waited) / steps
-        self.began, self.waited, self.step = now, waited, step
-        return seconds, wait

@@ -22,7 +22,7 @@ from training.flags import Flags
 from training.initial import check_model_to_write, write_model
 from training.loop import train
 from training.program import Program
-from training.prove import prove
+from training.prove import REFERENCE, prove
 from training.report import write_report
 from training.setup import build, located, read
 from training.sinks import as_line
@@ -51,10 +51,10 @@ def train_mode(flags: Flags) -> int:
         begin = functools.partial(_describe, workdir, text, setup.program)
         outcome = train(setup.program, setup.policy, workdir, setup.config, console, begin)
     if outcome.status == faults.DONE:
-        report = close(setup.program, outcome, workdir, text, started)
+        if setup.program.experiment.write_model:
+            write_model(setup.program, outcome.state, setup.config.values(), workdir / MODEL)
         if primary():
-            if setup.program.experiment.write_model:
-                write_model(setup.program, outcome.state, setup.config.values(), workdir / MODEL)
+            report = close(setup.program, outcome, workdir, text, started)
             write_report(workdir / REPORT, report)
             console.summary(report, str(workdir / REPORT))
     return outcome.status
@@ -116,9 +116,11 @@ def prove_mode(flags: Flags) -> int:
         read(flags, [layout], own.proof.bindings(1))  # What is wrong with one is said before the first runs.
 
     def built(files: Sequence[str], bindings: Sequence[str]) -> Program:
-        return build(flags, files, bindings).program
+        # One device is one of each process's own: all compute the reference.
+        devices = jax.local_devices if REFERENCE in files else jax.devices
+        return build(flags, files, bindings, devices=devices).program
 
-    console = rich.console.Console(width=None if os.isatty(1) else 140)
+    console = rich.console.Console(width=None if os.isatty(1) else 140, quiet=not primary())
     whole_batch = getattr(own.program.experiment.model, "whole_batch", False)
     agreed = prove(own.proof, own.mesh.fits(len(jax.devices())), whole_batch, built, console)
     return faults.DONE if agreed else faults.FAULT

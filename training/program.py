@@ -119,26 +119,34 @@ class Program:
         resolved = self._resolve_batch(batch_size)
         return {each.path.removeprefix("batch."): self.layout.sharding(each) for each in resolved}
 
-    def rows(self, batch_size: int) -> slice:
-        """The rows of a global batch that this process's devices hold."""
-        sharding = next(iter(self.batch_sharding(batch_size).values()))
-        name, feature = next(iter(self.features.items()))
-        held = [index[0] for index in sharding.addressable_devices_indices_map((batch_size, *feature.shape)).values()]
-        starts, stops = [s.start or 0 for s in held], [batch_size if s.stop is None else s.stop for s in held]
-        start, stop = min(starts), max(stops)
-        if sum({(a, b): b - a for a, b in zip(starts, stops, strict=True)}.values()) != stop - start:
+    @functools.lru_cache  # noqa: B019  A Program lives as long as its run.
+    def rows(self, batch_size: int) -> tuple[int, ...]:
+        """The rows of a global batch that this process's devices hold, in order; they need not lie together."""
+        held: set[int] = set()
+        for name, sharding in self.batch_sharding(batch_size).items():
+            shape = (batch_size, *self.features[name].shape)
+            for index in sharding.addressable_devices_indices_map(shape).values():
+                held.update(range(batch_size)[index[0]])
+        if not held:
             raise Mistake(
-                f"mesh.axes: the devices of process {jax.process_index()} hold rows of the batch that don't lie together ({name})."
+                f"mesh.num_devices: the mesh leaves process {jax.process_index()} without a device. Take devices of every process, "
+                "or start fewer processes."
             )
-        return slice(start, stop)
+        return tuple(sorted(held))
 
     def global_batch(self, rows: dict[str, np.ndarray], batch_size: int) -> Batch:
         """Global arrays of `batch_size` examples from the rows that this process holds."""
-        shardings = self.batch_sharding(batch_size)
-        return {
-            name: jax.make_array_from_process_local_data(shardings[name], value, (batch_size, *value.shape[1:]))
-            for name, value in rows.items()
-        }
+        here = np.searchsorted(self.rows(batch_size), np.arange(batch_size + 1))  # Where each row is, of those held.
+
+        def place(name: str, value: np.ndarray) -> jax.Array:
+            def piece(index: tuple[slice, ...]) -> np.ndarray:
+                start, stop, _ = index[0].indices(batch_size)
+                return value[(slice(here[start], here[stop]), *index[1:])]
+
+            shape, sharding = (batch_size, *value.shape[1:]), self.batch_sharding(batch_size)[name]
+            return jax.make_array_from_callback(shape, sharding, piece)
+
+        return {name: place(name, value) for name, value in rows.items()}
 
     # What runs.
 

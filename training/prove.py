@@ -15,6 +15,7 @@ from rich.table import Table
 
 from data.loader import Loader
 from mistake import Mistake
+from training import hosts
 from training.metrics import fetch
 from training.program import Program
 
@@ -126,7 +127,7 @@ def run(program: Program, steps: int) -> Trace:
             total, weight = fetch(sums)["loss"]
             losses.append(total / weight)
             if first is None:
-                first = {path: np.asarray(value) for path, value in gradients.items()}
+                first = {path: hosts.whole(value) for path, value in gradients.items()}
     return Trace(tuple(losses), first)
 
 

@@ -13,7 +13,7 @@ from parallel.layout import Layout
 from parallel.mesh import MeshAxes
 from parallel.modes import CONFIGURABLES, Modes
 from parallel.remat import Remat
-from training import catalogue, config  # noqa: F401  catalogue registers what gin may name
+from training import catalogue, config, hosts  # noqa: F401  catalogue registers what gin may name
 from training.checkpoint import CheckpointPolicy
 from training.devices import hide_absent_tpu, simulate
 from training.experiment import Experiment
@@ -81,7 +81,14 @@ def build(
         configuration.check_read()
         program = Program(experiment, layout, precision)
         policy.check(program.metrics)
+        if grid is not None:
+            _check_same_everywhere(configuration)
         return Setup(configuration, program, policy, proof, mesh)
+
+
+def _check_same_everywhere(configuration: config.Config) -> None:
+    hosts.check_joined()
+    hosts.same("the configuration", configuration.operative(), "Start every process with the same flags and gin files.")
 
 
 def _scopes(configuration: config.Config) -> list[str]:

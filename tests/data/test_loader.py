@@ -153,3 +153,12 @@ def test_closing_stops_the_threads():
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() <= before
+
+
+def test_a_fingerprint_tells_other_data():
+    prints = []
+    for numbers in (Numbers(9), Numbers(9), Numbers(8)):
+        with Loader(numbers, "eval", 4, 0, end="stop") as loader:
+            prints.append(loader.fingerprint())
+    assert prints[0] == prints[1] != prints[2]
+    assert prints[0].startswith("9 examples, checksum of the first ")

@@ -2,13 +2,17 @@
 
 import pathlib
 
+import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
 
 def weights(workdir: pathlib.Path, step: int) -> dict[str, np.ndarray]:
     """Every array of the training state at `step`, by path."""
-    tree = ocp.PyTreeCheckpointer().restore(workdir / "checkpoints" / str(step) / "state")
+    folder, reader = workdir / "checkpoints" / str(step) / "state", ocp.PyTreeCheckpointer()
+    # As NumPy's: the devices that wrote it may not be here.
+    whole = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), reader.metadata(folder).item_metadata.tree)
+    tree = reader.restore(folder, restore_args=whole)
     flat: dict[str, np.ndarray] = {}
 
     def collect(path: str, node) -> None:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 
@@ -14,9 +14,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TINY = "tests/end_to_end/tiny.gin"
 
 
-def start(*flags: str, gin_file: str = TINY) -> subprocess.Popen:
-    """The process of `train.py` with `flags`."""
-    command = [sys.executable, "train.py", f"--gin_file={gin_file}", *map(str, flags)]
+def start(*flags: str, gin_file: str = TINY, script: Sequence[str] = ("train.py",)) -> subprocess.Popen:
+    """The process of `train.py` with `flags`, or of what a `script` and its first arguments make of it."""
+    command = [sys.executable, *script, f"--gin_file={gin_file}", *map(str, flags)]
     # Programs compiled by one command serve the next: these tests start many.
     cache = {
         "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir,

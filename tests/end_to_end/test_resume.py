@@ -78,7 +78,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_state_of_that_ste
     assert "not finite" in result.stderr and "Traceback" not in result.stderr
     (folder,) = tmp_path.glob("fault_at_step_*")
     assert str(folder) in result.stderr
-    assert (folder / "state").is_dir() and (folder / "batch_0.npz").is_file()
+    assert (folder / "state").is_dir() and (folder / "batch.npz").is_file()
 
 
 def test_a_loss_that_is_not_finite_can_be_skipped_and_is_counted(tmp_path):

@@ -125,10 +125,46 @@ class PodDevice:
     process_index: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class TorusDevice(PodDevice):
+    """What a TPU shows besides."""
+
+    coords: tuple[int, int, int] = (0, 0, 0)
+    core_on_chip: int = 0
+
+
 def test_slices_that_the_devices_show_are_kept_even_when_they_come_in_another_order():
     devices = [PodDevice(i, slice_index=i % 2) for i in range(8)]
     mesh = MeshAxes({"data": 2, "tensor": 4}, slices={"data": 2}).build(devices)
     assert [{device.slice_index for device in row} for row in mesh.devices] == [{0}, {1}]
+
+
+@pytest.mark.parametrize("platform", ["gpu", "cpu"])
+def test_processes_are_the_slices_of_devices_that_show_none(platform):
+    devices = [PodDevice(i, slice_index=0, platform=platform, process_index=i % 2) for i in range(8)]
+    mesh = MeshAxes({"data": 4, "tensor": 2}, slices={"data": 2}).build(devices)
+    assert [{device.process_index for device in row} for row in mesh.devices] == [{0}, {0}, {1}, {1}]
+    assert sorted(device.id for device in mesh.devices.flat) == list(range(8))
+
+
+def test_more_slices_than_processes_is_a_mistake():
+    devices = [PodDevice(i, slice_index=0, process_index=i // 4) for i in range(8)]
+    with pytest.raises(
+        Mistake, match=r"^mesh.slices: {'data': 4} makes 4 slices, and the devices lie in 2, one a process\."
+    ):
+        MeshAxes({"data": 4, "tensor": 2}, slices={"data": 4}).build(devices)
+
+
+def test_the_processes_of_one_tpu_slice_are_no_slices():
+    # A 4 x 2 torus of two hosts: cut in order, whatever the hosts.
+    devices = [
+        TorusDevice(
+            i, slice_index=0, platform="tpu", device_kind="TPU v4", process_index=i % 2, coords=(i % 4, i // 4, 0)
+        )
+        for i in range(8)
+    ]
+    mesh = MeshAxes({"data": 8}, slices={"data": 4}).build(devices)
+    assert [device.id for device in mesh.devices] == list(range(8))
 
 
 def test_more_slices_than_the_devices_lie_in_is_a_mistake():
