@@ -6,6 +6,7 @@ import functools
 import math
 import pathlib
 
+import jax
 import numpy as np
 import pytest
 
@@ -37,6 +38,17 @@ REFUSED = {
     },
     **{("mbt", preset): "runs several in that part" for preset in ("pipeline_1f1b", "three_d")},
 }
+
+
+@pytest.fixture(autouse=True)
+def programs_are_let_go():
+    """Of the hundreds of programs here each is used once: they are not written to the cache, and not held in memory, of
+    whose mappings a process may have only so many.
+    """
+    jax.config.update("jax_enable_compilation_cache", False)
+    yield
+    jax.config.update("jax_enable_compilation_cache", True)
+    jax.clear_caches()
 
 
 def program(family: str, preset: str, accumulation: int):
